@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from benchmarks import (
     chains,
     imports,
     kernels,
+    large,
     memory,
     mlp,
     networks,
@@ -410,3 +412,14 @@ def test_a_step_in_jaxs_words_is_torchs(name: str) -> None:
     losses = [float(theirs.once().detach()) for _ in range(4)]
     assert [float(jaxs.once()) for _ in range(4)] == pytest.approx(losses, rel=1e-4)
     assert losses[0] > losses[-1]
+
+
+@pytest.mark.parametrize("mode", large.MODES)
+def test_a_model_is_recorded_without_memory(mode: str) -> None:
+    graph = large.recorded(mode, 1, length=8, layers=2, size=8, heads=2, words=11)
+    assert graph.fault is None
+    assert graph.backwards == 1
+    assert sum(one.kind_or_op == "scaled_dot_product_attention" for one in graph.records) == 2
+    # The words, the places and the last norm; of each layer two norms, the attention and the perceptron.
+    numbers = 11 * 8 + 8 * 8 + 16 + 2 * (32 + (8 * 24 + 24 + 8 * 8 + 8) + (8 * 32 + 32 + 32 * 8 + 8))
+    assert sum(prod(one.shape) for one in graph.records if one.kind == "parameter") == numbers

@@ -36,6 +36,15 @@ OWN_DISPATCH: Any = torch.Tensor.__torch_dispatch__
 """The mark of a class of tensors that leaves the kernels as they are."""
 
 
+def without_numbers(data: torch.Tensor) -> bool:
+    """Whether torch gives ``data`` a shape and no numbers: on the meta device, and inside of ``FakeTensorMode``."""
+    return data.is_meta or (type(data) is not torch.Tensor and type(data).__name__ == FAKE)
+
+
+FAKE = "FakeTensor"
+"""The class of the tensors of ``FakeTensorMode``: to import it takes longer than all of nbgrad."""
+
+
 def memory_of(data: torch.Tensor) -> int:
     """The address of the memory behind ``data``, which it shares with its views.
 
@@ -99,7 +108,7 @@ def owned(gradient: torch.Tensor, data: torch.Tensor, taken: set[int] | None) ->
         taken: addresses of memory in use, to which that of the result is added; None to copy in any case.
     """
     if taken is not None and laid_out_as(gradient, data):
-        memory = gradient.data_ptr()
+        memory = -id(gradient) if without_numbers(gradient) else gradient.data_ptr()
         if memory not in taken:
             taken.add(memory)
             return gradient

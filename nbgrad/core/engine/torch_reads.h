@@ -61,6 +61,7 @@ TENSOR_FIELD(tensor_output_nr, "output_nr")
 TENSOR_FIELD(tensor_sizes, "shape")
 TENSOR_FIELD(tensor_dtype, "dtype")
 TENSOR_FIELD(tensor_is_cpu, "is_cpu")
+TENSOR_FIELD(tensor_is_meta, "is_meta")
 TENSOR_FIELD(tensor_device, "device")
 TENSOR_FIELD(tensor_layout, "layout")
 TENSOR_FIELD(tensor_nbytes, "nbytes")
@@ -104,13 +105,24 @@ static void tensor_exchange_seek(void) {
     PyErr_Clear();
 }
 
+/* Whether the API has refused a tensor. That takes torch milliseconds, so tensors on the meta device are not tried
+   again. Before, they are not looked for: to ask every tensor of a usual program takes longer. */
+static int tensor_exchange_refused = 0;
+
 /* Fill ``out`` with the facts; 0 for a tensor of another class, or one that DLPack cannot describe. */
 static inline int tensor_looked(PyObject *tensor, tensor_look *out) {
     if (!tensor_exchange_sought) tensor_exchange_seek();
     if (tensor_exchange_found == NULL) return 0;
     PyTypeObject *type = Py_TYPE(tensor);
     if (type != tensor_classes[0] && type != tensor_classes[1]) return 0;
+    if (tensor_exchange_refused) {
+        PyObject *meta = tensor_is_meta(tensor);
+        if (meta == NULL) PyErr_Clear();
+        Py_XDECREF(meta);
+        if (meta != Py_False) return 0;
+    }
     if (tensor_exchange_found->look(tensor, out) == 0) return 1;
+    tensor_exchange_refused = 1;
     PyErr_Clear();
     return 0;
 }

@@ -10,6 +10,7 @@ from nbgrad.core.engine.function_calls import CALLS, FunctionCall
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.observer import Cut
 from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.tensor_data import FAKE
 from nbgrad.core.graph.cut_paths import ByHand, Derivation
 from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
@@ -124,7 +125,15 @@ class Evidence:
     def unread(self) -> list[str]:
         """The kinds of tensors whose ops the graph has without values, in words: classes of tensors, nested tensors."""
         listener = self._graph.listener
-        return list(listener.unread.copy()) if listener.watch else []
+        kinds = listener.unread.copy() if listener.watch else {}
+        return [kind for kind in kinds if kind != FAKE]
+
+    @cached_property
+    def without_numbers(self) -> str | None:
+        """Which tensors of the graph have shapes and no numbers, in words; None if all have numbers."""
+        if any(record.device.type == "meta" for record in self._graph.records):
+            return "tensors on the meta device"
+        return "tensors of FakeTensorMode" if FAKE in self._graph.listener.unread else None
 
     def began_at_leaf(self) -> bool:
         """Whether the last backward began at a leaf: no op made the leaf, so the backward reached nothing else."""

@@ -11,6 +11,7 @@ from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.dispatch.table import Op
 from nbgrad.core.graph.record import Described, Record
 from nbgrad.core.graph.saved_op import SavedOp
+from nbgrad.core.recorder.functions import arguments_of
 
 
 @muted
@@ -55,6 +56,10 @@ def _counted(record: Record, shapes: tuple[Any, ...], literals: tuple[Any, ...])
             for facts, literal in zip(shapes, literals, strict=True)
         ]
         settings = {name: _without_numbers(value) for name, value in record.settings.items()}
+        if isinstance(op, Op):  # torch's own None stands for the default of the row
+            settings = {name: op.defaults.get(name) if value is None else value for name, value in settings.items()}
+        else:
+            args, settings = arguments_of(record.kind_or_op, args, settings)
         with torch.no_grad(), counter:
             function(*args, **settings)
     except Exception:  # whatever its kernel says about such tensors, which may be nested ones

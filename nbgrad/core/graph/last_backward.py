@@ -11,6 +11,7 @@ import torch
 
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.tensor_data import without_numbers
 from nbgrad.core.engine.torch_reads import SAMPLE as SAMPLE_SIZE, numbers_of as memory_of
 from nbgrad.core.graph.stats import (
     SAMPLE,
@@ -538,7 +539,7 @@ def _key(id: int, position: int) -> Any:
 
 def _unchanged(data: torch.Tensor | None, version: int) -> torch.Tensor | None:
     """``data``, if it exists and has not changed since ``version``."""
-    return data if data is not None and data._version == version and not data.is_meta else None
+    return data if data is not None and data._version == version and not without_numbers(data) else None
 
 
 @dataclass(slots=True)

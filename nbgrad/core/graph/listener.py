@@ -21,7 +21,7 @@ from nbgrad.core.engine.observer import Cut, Observer
 from nbgrad.core.engine.place import Place, running_cell
 from nbgrad.core.engine.scope import outermost_module
 from nbgrad.core.engine.state import Scope, current, outwards, recording
-from nbgrad.core.engine.tensor_data import words_of
+from nbgrad.core.engine.tensor_data import without_numbers, words_of
 from nbgrad.core.engine.torch_origins import known_id, shape_of
 from nbgrad.core.engine.torch_reads import numbers_of
 from nbgrad.core.graph.changes import Changes
@@ -152,7 +152,9 @@ class Listener(Observer):
         node.place = scope.place if scope is not None and scope.place is not None else user_place()
         self._keep(node, sources, _CPU if out.is_cpu else out.device, scope)  # .device makes a new object
         if self.watch:
-            self.notes.keep_value(node.seq, out, out.shape if node.outputs else node.shape)
+            self.notes.keep_value(node.seq, out, shape := out.shape if node.outputs else node.shape)
+            if type(out) not in _PLAIN and few(shape) and without_numbers(out):
+                self.unread[type(out).__name__] = None
 
     def on_torch_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor | None) -> None:
         """Keep the facts of an op of torch's, and its value if it is small."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope, outwards
+from nbgrad.core.engine.tensor_data import differentiable
 from nbgrad.core.graph.columns import columns
 from nbgrad.core.graph.kept_storages import KeptStorages, KeptValue, Storage
 from nbgrad.core.graph.record import Record
@@ -361,7 +362,7 @@ def _moments(records: list[Record], kept: KeptStorages, optimizer: int) -> list[
             begin = forward[record.id]
             uses = [forward[user] for user in _uses(record.id, users, made)]
             parts["others"].add(_bytes_of(record), begin, max([begin, *uses]))
-    _add_gradients(parts["gradients"], ops, made, users, backward)
+    _add_gradients(parts["gradients"], _reached(ops, made, kept), made, users, backward)
     grads = {one.leaf: one for one in kept.owned if one.leaf}
     for leaf, one in grads.items():
         reached = [backward(user) for user in users.get(leaf, ()) if user in forward]
@@ -401,17 +402,30 @@ def _uses(id: int, users: dict[int, list[int]], made: dict[int, Record]) -> list
     return found
 
 
+def _reached(ops: list[Record], made: dict[int, Record], kept: KeptStorages) -> list[Record]:
+    """The ops to whose results the backward gave a gradient.
+
+    If no gradient was read, as on the meta device, it went along every path from where it began to a leaf.
+    """
+    if any(record.gradient is not None for record in ops):
+        return [record for record in ops if record.root or record.gradient is not None]
+    below = {id for id, *_ in kept.ops}
+    learning = {id for id, record in made.items() if record.kind in ("parameter", "leaf", "outside")}
+    for record in ops:  # in the order in which they ran
+        if record.id in below and differentiable(record.dtype) and not learning.isdisjoint(record.sources):
+            learning.add(record.id)
+    return [record for record in ops if record.root or record.id in learning]
+
+
 def _add_gradients(
-    living: _Living, ops: list[Record], made: dict[int, Record], users: dict[int, list[int]], backward: Any
+    living: _Living, reached: list[Record], made: dict[int, Record], users: dict[int, list[int]], backward: Any
 ) -> None:
-    """The gradient of a result lives from the first rule that gives a part of it until the rules of its op have run.
+    """The gradient of each ``reached`` result lives from the first rule that gives a part of it until its op is done.
 
     The gradient of a view is in the storage of that of its base, or the other way round: it is counted once.
     """
     spans: dict[int, tuple[int, int, int]] = {}
-    for record in ops:
-        if record.gradient is None and not record.root:
-            continue
+    for record in reached:
         base = _base(record.id, made)
         begin = min([backward(user) for user in users.get(record.id, ())], default=backward(record.id))
         size, first, end = spans.get(base, (0, begin, 0))

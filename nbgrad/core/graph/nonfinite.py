@@ -11,7 +11,7 @@ from nbgrad.core.backend.below_autograd import unrecorded
 from nbgrad.core.backend.chunks import PIECE, pieces
 from nbgrad.core.backend.randomness import cuda_devices, drawing_from, random_state
 from nbgrad.core.engine.node import OpInfo
-from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.engine.tensor_data import dtype_name, without_numbers
 from nbgrad.core.graph.stats import Stats
 
 
@@ -40,9 +40,13 @@ def shown(value: Any) -> str:
 
 
 def finite(value: Any) -> bool:
-    """Whether ``value`` holds neither NaN nor Inf; integers, settings and None never do."""
+    """Whether ``value`` holds neither NaN nor Inf; integers, settings, None and tensors without numbers never do."""
     if isinstance(value, torch.Tensor):
-        return not _inexact(value) or all(bool(piece.isfinite().all()) for piece in pieces(value))
+        return (
+            not _inexact(value)
+            or without_numbers(value)
+            or all(bool(piece.isfinite().all()) for piece in pieces(value))
+        )
     return not isinstance(value, float) or isfinite(value)
 
 
@@ -51,7 +55,8 @@ def holds(kind: str, value: Any) -> bool:
     if isinstance(value, Stats):
         return bool(value.nan if kind == "nan" else value.inf)
     if isinstance(value, torch.Tensor):
-        return _inexact(value) and any(bool(_mask(kind, piece).any()) for piece in pieces(value))
+        known = _inexact(value) and not without_numbers(value)
+        return known and any(bool(_mask(kind, piece).any()) for piece in pieces(value))
     return isinstance(value, float) and (isnan(value) if kind == "nan" else isinf(value))
 
 

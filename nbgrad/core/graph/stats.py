@@ -558,13 +558,20 @@ def _count(found: torch.Tensor, tables: Iterable[torch.Tensor], size: int, scale
             found += _frequencies(place, len(found))
 
 
+_dispatch_mode: Any = torch._C._get_dispatch_mode
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
+
+
 def countable(data: torch.Tensor) -> bool:
     """Whether each of the elements is there as a number.
 
     Those of a sparse tensor and on the meta device are not. Nor are those whose memory was freed: torch's FSDP gathers
     a parameter for one use, and to read it later ends the process. A class with a ``__torch_dispatch__`` may compute
-    something else, or in other processes too. A nested tensor has rows of several lengths.
+    something else, or in other processes too. A nested tensor has rows of several lengths. Inside of ``FakeTensorMode``
+    none can be read: what is computed there has no numbers.
     """
+    if _dispatch_mode(_FAKE) is not None:
+        return False
     if data.layout is not torch.strided or data.is_meta or data.is_nested:
         return False
     if type(data) is not torch.Tensor and type(data).__torch_dispatch__ is not OWN_DISPATCH:

@@ -276,9 +276,23 @@ class Called:
 def settings_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments without tensors of a call of torch's function ``name``, by torch's names."""
     names = _argument_names(name)
-    unnamed = [f"argument {at + 1}" for at in range(len(names), len(args))]
+    unnamed = [f"{_UNNAMED}{at + 1}" for at in range(len(names), len(args))]
     given = {**dict(zip((*names, *unnamed), args, strict=False)), **kwargs}
     return {key: value for key, value in given.items() if not tensors_in(value)}
+
+
+def arguments_of(name: str, tensors: list[Any], settings: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call of torch's function ``name``, by position and by name, from what a record has of it."""
+    last = max([int(key.removeprefix(_UNNAMED)) for key in settings if key.startswith(_UNNAMED)], default=0)
+    names, left, more, args = _argument_names(name), dict(settings), list(tensors), list[Any]()
+    for at in range(last):
+        key = names[at] if at < len(names) else f"{_UNNAMED}{at + 1}"
+        args.append(left.pop(key) if key in left else more.pop(0))
+    return [*args, *more], left
+
+
+_UNNAMED = "argument "
+"""An argument for which torch has no name is called "argument 6" after its place."""
 
 
 @cache

@@ -40,12 +40,14 @@ class CheckRow(NamedTuple):
         kinds: the kinds of findings that its rules make.
         needs: what there has to be, so that it can judge.
         looks: what its rules look at in a graph.
+        numbers: whether it reads numbers, which tensors on the meta device do not have.
     """
 
     name: CheckName
     kinds: tuple[FindingKind, ...]
     needs: str
     looks: Callable[[Examination], Looked]
+    numbers: bool = False
 
 
 def checked(
@@ -59,6 +61,9 @@ def checked(
     failed = [one for one in guard.findings() if not silence.takes(one)]
     checks = []
     for row, (much, missing) in zip(CHECKS, looked, strict=True):
+        if row.numbers and (without := case.evidence.without_numbers) is not None:
+            unread = f"{without} have no numbers"
+            missing = "; ".join([missing, unread]) if much and missing else unread
         here = tuple([one for one in (*found, *failed) if one.kind in row.kinds])
         stopped = next((guard.failed[kind] for kind in row.kinds if kind in guard.failed), None)
         if stopped is not None:
@@ -375,10 +380,16 @@ def _listed(parts: list[str]) -> str:
 
 CHECKS: tuple[CheckRow, ...] = (
     CheckRow("errors", ("failed", "inplace"), "an op", _errors),
-    CheckRow("finite numbers", ("nan",), "values or gradients that were kept", _finite),
+    CheckRow("finite numbers", ("nan",), "values or gradients that were kept", _finite, numbers=True),
     CheckRow("paths of gradients", ("unreached", "custom function", "checkpoint"), "a backward", _paths),
-    CheckRow("sizes of gradients", ("zero gradient", "vanishing", "exploding"), "gradients that were kept", _sizes),
-    CheckRow("activations", ("saturated",), "a gradient at an activation that can be off", _activations),
+    CheckRow(
+        "sizes of gradients",
+        ("zero gradient", "vanishing", "exploding"),
+        "gradients that were kept",
+        _sizes,
+        numbers=True,
+    ),
+    CheckRow("activations", ("saturated",), "a gradient at an activation that can be off", _activations, numbers=True),
     CheckRow("optimizers", ("no optimizer", "no step", "idle step"), "a call of an optimizer", _optimizers),
     CheckRow("registered modules", ("unregistered",), "a module that is called", _registered),
     CheckRow(
@@ -392,20 +403,23 @@ CHECKS: tuple[CheckRow, ...] = (
         ("no change", "small steps", "large steps", "regularization"),
         f"a step; {progress._STEPS} measured steps for those that are too small",
         _steps,
+        numbers=True,
     ),
     CheckRow(
         "progress of the loss",
         ("divergence", "no progress"),
         f"the losses of two backwards; {progress._LONG} backwards for a loss that does not fall",
         _loss,
+        numbers=True,
     ),
     CheckRow(
         "losses and targets",
         ("loss input", "output range", "target", "sign", "wrong dimension"),
         "a loss that compares predictions with targets",
         _targets,
+        numbers=True,
     ),
-    CheckRow("input data", ("input scale", "data"), "a layer that takes a constant", _inputs),
+    CheckRow("input data", ("input scale", "data"), "a layer that takes a constant", _inputs, numbers=True),
     CheckRow("layers", ("no activation", "layer setting", "initialization", "attention"), "a layer", _built),
     CheckRow(
         "modes and freezing", ("eval mode", "frozen", "frozen but changing"), "a called module that exists", _modes

@@ -19,7 +19,7 @@ from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame, HistoryRecord
 from nbgrad.core.graph.record import Input, Record
-from nbgrad.core.graph.stats import Stats, summarise
+from nbgrad.core.graph.stats import Stats, countable, summarise
 from nbgrad.core.graph.training import OptimizerLog, TrainingRecorder
 from nbgrad.core.graph.unreached import Unreached
 from nbgrad.widgets.description.broadcast_sums import Suspicion
@@ -168,7 +168,7 @@ class Examination:
     def tensor(self, record: Record) -> torch.Tensor | None:
         """The tensor of a leaf or a constant, if it still exists and its numbers lie in memory one after another."""
         tensor = self.evidence.tensor(record.id) if record.op is None else None
-        return None if tensor is None or tensor.layout is not torch.strided or tensor.is_meta else tensor
+        return tensor if tensor is not None and countable(tensor) else None
 
     def words(self, record: Record) -> "tuple[Record, np.ndarray[Any, Any]] | None":
         """The sequences of words that an embedding takes, with their numbers; None for any other record."""

@@ -39,8 +39,23 @@ def choose(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa):
         if dropout_p or not query.is_floating_point() or query.shape[-1] % 8 or value.shape[-1] % 8:
             return MATH
         query = query.detach().requires_grad_()  # for wide heads some GPUs have a forward and no backward
-    backend = torch._fused_sdp_choice(query, key, value, mask, dropout_p, is_causal, scale=scale)
+    tensors = query, key, value, mask
+    if device == "cpu" and torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
+        backend = _choose_for_fakes(tensors, dropout_p, is_causal, scale)
+    else:
+        backend = torch._fused_sdp_choice(*tensors, dropout_p, is_causal, scale=scale)
     return backend if (device, backend) in _FORWARD else MATH
+
+
+def _choose_for_fakes(tensors, dropout_p, is_causal, scale):
+    """The choice for tensors of ``FakeTensorMode``: for those torch names the slow kernel, and runs the fast one."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily  # imported where the mode is on
+
+    with unset_fake_temporarily():
+        asked = [
+            None if one is None else torch.empty_strided(one.shape, one.stride(), dtype=one.dtype) for one in tensors
+        ]
+        return torch._fused_sdp_choice(*asked, dropout_p, is_causal, scale=scale)
 
 
 def attend(query, key, value, mask, is_causal, scale, backend):
