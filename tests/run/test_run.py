@@ -273,3 +273,15 @@ def test_a_full_disk_at_the_end_loses_nothing_of_the_program(tmp_path: Path) -> 
         f"nbgrad: {str(tmp_path / 'full.txt')!r} was not written: No space left on device",
         "  wrote good.txt",
     ]
+
+
+def test_a_fault_of_the_report_leaves_the_program_its_status(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        f"{OWN}\nimport sys\nfrom nbgrad.run import report\nreport.report = lambda *_, **__: 1 / 0\nsys.exit(6)\n"
+    )
+    result = nbgrad("run", "own.py", cwd=tmp_path)
+    assert result.returncode == 6
+    assert result.stdout.startswith("w is ")
+    assert result.stderr == (
+        "nbgrad: ZeroDivisionError: division by zero. This is a defect of nbgrad, please report it\n"
+    )
