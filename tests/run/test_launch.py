@@ -40,6 +40,7 @@ def test_rank_0_reports_and_compares_the_ranks(tmp_path: Path) -> None:
     assert "spread" in (tmp_path / "run.json").read_text("utf-8")
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", ["RANK", "SLURM_PROCID"])
 def test_another_rank_runs_as_without_the_command(tmp_path: Path, name: str) -> None:
     (tmp_path / "own.py").write_text(f"{OWN}\n1 / 0")

@@ -83,6 +83,7 @@ ENDS = {
 }
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("end", ENDS)
 def test_a_program_ends_with_its_own_status(tmp_path: Path, end: str) -> None:
     (tmp_path / "ends.py").write_text(f"import atexit, os, sys\n{OWN}\natexit.register(print, 'at exit')\n{end}\n")
@@ -137,6 +138,7 @@ def test_an_interrupt_reaches_the_program_and_the_graph_is_written(tmp_path: Pat
     assert (tmp_path / "run.txt").exists()
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_a_second_interrupt_leaves_at_once(tmp_path: Path) -> None:
     (tmp_path / "forever.py").write_text(FOREVER)
