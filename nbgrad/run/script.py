@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
+from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
 from importlib.util import find_spec
 from io import open_code
 from pathlib import Path
@@ -93,7 +93,7 @@ def found_module(name: str, arguments: Sequence[str]) -> PythonProgram:
 def _of_stdin() -> PythonProgram:
     _search_first("")
     return PythonProgram(
-        "-", _parsed("the program on stdin", sys.stdin.read(), "<stdin>"), _main(file="<stdin>", loader=None)
+        "-", _parsed("the program on stdin", sys.stdin.read(), "<stdin>"), _main(file="<stdin>", loader=BuiltinImporter)
     )
 
 

@@ -66,11 +66,11 @@ class WatchedProgram(pacing.Pacer):
         recorded = not self._over
         try:
             if recorded:
-                self._close(self.program.variables, error)
+                self._guarded(self._close, self.program.variables, error)
             if error is not None and not isinstance(error, SystemExit):
                 _print(error)
             if recorded:
-                self._report()
+                self._guarded(self._report)
         except KeyboardInterrupt as again:  # a second one: it leaves at once
             error = error or again
         return _left(error)
@@ -114,10 +114,22 @@ class WatchedProgram(pacing.Pacer):
     def _look(self) -> None:
         if self._steps is not None and self.graph.pace.steps >= self._steps and self.graph.pace.is_outside():
             self.goes_on = True
-            self._close(self.graph.in_sight(), None)
-            self._report()
+            self._guarded(self._close, self.graph.in_sight(), None)
+            self._guarded(self._report)
         elif self._line is not None and self._line.is_due():
-            self._line.show(self._progress())
+            self._guarded(self._line.show, self._progress())
+
+    def _guarded(self, do: Callable[..., None], *given: Any) -> None:
+        """Call ``do``. Where that fails, say so: the program has to go on, and to keep its exit status."""
+        try:
+            do(*given)
+        except Exception as error:
+            if self._line is not None:
+                self._line.close()
+            with suppress(Exception):
+                sys.stderr.write(
+                    f"nbgrad: {type(error).__name__}: {error}. This is a defect of nbgrad, please report it\n"
+                )
 
     def _progress(self) -> str:
         """How the training goes, and what its recording costs by now."""
@@ -165,7 +177,10 @@ def _print(error: BaseException) -> None:
     """Print the traceback of an error that ended the program, as Python does."""
     trace = shortened(error, error.__traceback__)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
-    sys.excepthook(type(error), error.with_traceback(trace), trace)
+    try:
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+    except Exception:  # a hook of the program's own
+        sys.__excepthook__(type(error), error, trace)
 
 
 def _left(error: BaseException | None) -> int:

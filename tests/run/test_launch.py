@@ -40,6 +40,7 @@ def test_rank_0_reports_and_compares_the_ranks(tmp_path: Path) -> None:
     assert "spread" in (tmp_path / "run.json").read_text("utf-8")
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", ["RANK", "SLURM_PROCID"])
 def test_another_rank_runs_as_without_the_command(tmp_path: Path, name: str) -> None:
     (tmp_path / "own.py").write_text(f"{OWN}\n1 / 0")
@@ -96,8 +97,7 @@ def test_the_page_shows_what_the_command_prints(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(program[1])
     result = nbgrad("run", "--save", "run.html", "train.py", cwd=tmp_path)
     assert still(result.stdout + result.stderr) == still(shown[1])
-    readme = (ROOT / "README.md").read_text("utf-8")
-    assert [line for line in still(shown[1])[:4] if line not in still(readme)] == [], "the README shows it, too"
+    assert shown[1] in (ROOT / "README.md").read_text("utf-8"), "the first screen shows the same"
 
 
 def still(text: str) -> list[str]:

@@ -83,6 +83,7 @@ ENDS = {
 }
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("end", ENDS)
 def test_a_program_ends_with_its_own_status(tmp_path: Path, end: str) -> None:
     (tmp_path / "ends.py").write_text(f"import atexit, os, sys\n{OWN}\natexit.register(print, 'at exit')\n{end}\n")
@@ -137,6 +138,7 @@ def test_an_interrupt_reaches_the_program_and_the_graph_is_written(tmp_path: Pat
     assert (tmp_path / "run.txt").exists()
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_a_second_interrupt_leaves_at_once(tmp_path: Path) -> None:
     (tmp_path / "forever.py").write_text(FOREVER)
@@ -273,3 +275,15 @@ def test_a_full_disk_at_the_end_loses_nothing_of_the_program(tmp_path: Path) -> 
         f"nbgrad: {str(tmp_path / 'full.txt')!r} was not written: No space left on device",
         "  wrote good.txt",
     ]
+
+
+def test_a_fault_of_the_report_leaves_the_program_its_status(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        f"{OWN}\nimport sys\nfrom nbgrad.run import report\nreport.report = lambda *_, **__: 1 / 0\nsys.exit(6)\n"
+    )
+    result = nbgrad("run", "own.py", cwd=tmp_path)
+    assert result.returncode == 6
+    assert result.stdout.startswith("w is ")
+    assert result.stderr == (
+        "nbgrad: ZeroDivisionError: division by zero. This is a defect of nbgrad, please report it\n"
+    )
