@@ -47,7 +47,7 @@ def report(graph: AutogradGraph, name: str, seconds: float, *, goes_on: bool = F
 
 NOTHING = (
     "nothing was recorded: in this process and its main thread, no op ran on a tensor that needs a gradient. If the "
-    "program starts other processes, start each of them with nbgrad run, as in torchrun --no-python nbgrad run train.py"
+    "program starts other processes, start each of them with nbgrad run, as in torchrun -m nbgrad run train.py"
 )
 """The sentence about a run without a graph, without its full stop."""
 

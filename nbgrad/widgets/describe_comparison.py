@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from nbgrad.core.graph.comparison import Comparison, Pair
-from nbgrad.core.graph.comparison_report import headline
 from nbgrad.core.graph.discrepancy import Discrepancy
+from nbgrad.core.graph.discrepancy_text import headline
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import counted, number

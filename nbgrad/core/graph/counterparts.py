@@ -23,6 +23,9 @@ _NEAR = 16
 _AHEAD = 48
 """So many ops that are only on one side are passed, to find an op behind them."""
 
+_FEW = 8
+"""Of more tensors with the same numbers on one side than on the other, none is matched for its numbers alone."""
+
 _FRONTS = 4
 """An op without a counterpart is represented by the counterparts of its inputs, and of those before them: so many."""
 
@@ -95,8 +98,8 @@ class Counterparts:
         self.of_right = [-1] * len(right.records)
         self._by_numbers()
         self._by_names()
-        self._nearly_equal()
         self._forwards()
+        self._nearly_equal()
         self._backwards()
         self._forwards()
         self._leaves()
@@ -138,7 +141,7 @@ class Counterparts:
 
     def _equal(self, mine: list[int], theirs: list[int]) -> None:
         """Match tensors with the same numbers: a view and its base have them too."""
-        if len(mine) * len(theirs) <= 1024:
+        if max(len(mine), len(theirs)) <= _FEW:
             names = [[self._kind(side, at) for at in own] for side, own in ((self.left, mine), (self.right, theirs))]
             for block in SequenceMatcher(None, names[0], names[1], autojunk=False).get_matching_blocks():
                 for at in range(block.size):
@@ -146,7 +149,10 @@ class Counterparts:
         one = self.left.numbers[mine[0]].head
         left = [place for place in mine if self.of_left[place] < 0]
         right = [place for place in theirs if self.of_right[place] < 0]
-        if left and right and one.size > 1:  # one number may be the same by chance
+        if one.size > 1 and len(left) == len(right):  # one number may be the same by chance
+            for pair in zip(left, right, strict=True):
+                self._match(*pair)
+        elif one.size > 1 and left and right and max(len(left), len(right)) <= _FEW:
             self._match(left[-1], right[-1])
 
     def _kind(self, side: Side, place: int) -> str:
@@ -191,7 +197,7 @@ class Counterparts:
             self._nearest(place, [at for _, at in known[first:last] if self.of_right[at] < 0])
 
     def _nearest(self, left: int, candidates: list[int]) -> None:
-        """Match a place with that of ``candidates`` whose numbers are closest, the same op first."""
+        """Match a place with that of ``candidates`` whose numbers agree: the same op, and the same inputs, first."""
         if len(candidates) > _NEAR:
             candidates = sorted(candidates, key=lambda at: abs(self._shift(left, at)))[:_NEAR]
         found, own = [], self.left.numbers[left]
@@ -200,7 +206,9 @@ class Counterparts:
             if self.left.is_op(left) == self.right.is_op(at):
                 apart = near(own, other, max(self.left.limits[left], self.right.limits[at]))
                 if apart is not None:
-                    found.append((self.left.name(left) != self.right.name(at), apart, at))
+                    sources = self.right.sources[at]
+                    known = sum(self.of_left[one] in sources for one in self._inputs(left) if self.of_left[one] >= 0)
+                    found.append((self.left.name(left) != self.right.name(at), -known, abs(self._shift(left, at)), at))
         if found:
             self._match(left, min(found)[-1])
 

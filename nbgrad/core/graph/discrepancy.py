@@ -18,6 +18,9 @@ _STEP, _DRIFT = 16, 100
 """An op may make the distance of its inputs larger by the first factor, as long as they are not farther apart than the
 second factor times what rounding explains: in a deep network rounding grows."""
 
+RESULT = "its result"
+"""In the place of the name of an input: the gradient of the result itself differs."""
+
 _REGION = 256
 """At most so many ops that are only on one side are named together."""
 
@@ -119,7 +122,7 @@ def _dims(value: Any, rank: int) -> tuple[int, ...] | None:
     return tuple(sorted(one % rank for one in found))
 
 
-class Walk:
+class DiscrepancySearch:
     """The search for the places where the runs part. It goes through the pairs in the order of the left run.
 
     Args:
@@ -222,27 +225,39 @@ class Walk:
 
         They are steps on different ways to the same numbers, such as a scale before and after a product.
         """
-        ends = {side.root for side in (self.left,)}
+        alone = self._only_setting()
         spoiled = [False] * len(self.left.records)
         for left in range(len(self.left.records) - 1, -1, -1):
             right, users = self.found.of_left[left], self.left.users[left]
-            behind = any(spoiled[user] for user in users)
+            behind = left == self.left.root or any(spoiled[user] for user in users)
             if right < 0:
-                spoiled[left] = behind or (left in ends)
-            elif not self.agree(left, right):
-                used = [at for at in self.right.users[right] if self.found.of_right[at] >= 0]
-                spoiled[left] = (
-                    behind or left in ends or not users or any(spoiled[self.found.of_right[at]] for at in used)
-                )
-                if not spoiled[left] and self.left.is_op(left) and not self._set_apart(left, right):
+                spoiled[left] = behind
+            elif self.agree(left, right):
+                apart = self.value(left, right)  # the rounding of a sum that cancels hides any difference before it
+                spoiled[left] = apart is not None and apart.relative > _DRIFT * self.limit(left, right)
+            else:
+                used = [self.found.of_right[at] for at in self.right.users[right] if self.found.of_right[at] >= 0]
+                spoiled[left] = behind or not users or any(spoiled[at] for at in used)
+                if not spoiled[left] and self.left.is_op(left) and not self._set_apart(left, right, alone):
                     self.found.part(left)
 
-    def _set_apart(self, left: int, right: int) -> bool:
-        """Whether the same op computes something else of the same inputs: then it does not matter what comes later."""
+    def _only_setting(self) -> bool:
+        """Whether all ops have counterparts, and only one of them has other arguments: nothing can make up for it."""
+        for side, known in ((self.left, self.found.of_left), (self.right, self.found.of_right)):
+            if any(other < 0 and side.is_op(at) for at, other in enumerate(known)):
+                return False
+        pairs = ((left, right) for left, right in self.found.pairs() if self.left.is_op(left))
+        return sum(self.left.name(a) != self.right.name(b) or bool(self.settings(a, b)) for a, b in pairs) == 1
+
+    def _set_apart(self, left: int, right: int, alone: bool) -> bool:
+        """Whether the same op computes something else of the same inputs: then it does not matter what comes later.
+
+        A number among the inputs may be made up for by another one, unless it is ``alone``.
+        """
         if self.left.name(left) != self.right.name(right):
             return False
         one = self.left.records[left]
-        numbers = {known.name for known in one.inputs if known.source is None}
+        numbers = set() if alone else {known.name for known in one.inputs if known.source is None}
         pairs = [pair for pair in self.inputs(left, right) if -1 not in pair]
         return bool(self.settings(left, right).keys() - numbers) and all(self.agree(*pair) for pair in pairs)
 
@@ -267,7 +282,7 @@ class Walk:
         return [(left, right)]
 
     def _origins(self, left: int, right: int) -> Iterator[tuple[Discrepancy, tuple[str, int, int]]]:
-        """What explains that two results differ; nothing if an earlier op does."""
+        """The reasons why two results differ; none if an earlier op is the reason."""
         if self._ended(left, right):
             yield from self._region(left, right, [(left, right)])
             return
@@ -335,7 +350,7 @@ class Walk:
     def _region(
         self, left: int, right: int, wrong: list[tuple[int, int]] | None
     ) -> Iterator[tuple[Discrepancy, tuple[str, int, int]]]:
-        """What lies between two results that differ and the results before them that have counterparts.
+        """The ops between two results that differ and the results before them that have counterparts.
 
         ``wrong`` are the pairs of inputs that are looked at; None for all of them, if two different ops are compared.
         """
@@ -501,19 +516,18 @@ class Walk:
             return
         if not (mine[0] or theirs[0] or self._changed(mine[1])):
             if mine[1] and all(self._passes_alike(user, left) for user in mine[1]):
-                one, other = self.left.records[left], self.right.records[right]
-                note = "the gradients that come in agree, their sum does not: a hook changes it"
-                yield Discrepancy("op", one, other, {}, apart, "its result", note=note)
+                both = self.left.records[left], self.right.records[right]
+                yield Discrepancy("op", *both, {}, apart, RESULT, note="those that are added agree: a hook changes it")
             return
         edges = {(at, self.found.of_left[at]) for at in mine[1]} | {(self.found.of_right[at], at) for at in theirs[1]}
         if edges and all(self._arrives(*edge) and self.agree(*edge) for edge in edges):
-            one, other = max(edges)
+            last = max(edges)
             parts = (
                 tuple([self.left.records[at] for at in mine[0]]),
                 tuple([self.right.records[at] for at in theirs[0]]),
             )
             name = self.left.records[left].full_name or self.left.records[left].run
-            yield Discrepancy("op", self.left.records[one], self.right.records[other], {}, apart, name, parts)
+            yield Discrepancy("op", self.left.records[last[0]], self.right.records[last[1]], {}, apart, name, parts)
 
     def _passes_alike(self, user: int, source: int) -> bool:
         """Whether a left op passes on to ``source`` the same gradient as its counterpart does."""

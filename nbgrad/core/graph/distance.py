@@ -91,7 +91,7 @@ class Distance(NamedTuple):
 
 
 class KnownNumbers:
-    """What is known of the numbers of a tensor.
+    """The known numbers of a tensor.
 
     Attributes:
         shape, dtype: of the tensor.
@@ -150,12 +150,12 @@ class KnownNumbers:
 
 
 def value_of(record: Record) -> KnownNumbers:
-    """What is known of the numbers of a record."""
+    """The known numbers of a record."""
     return KnownNumbers(record.shape, record.dtype, record.value, record.sample)
 
 
 def gradient_of(stats: Stats, dtype: torch.dtype) -> KnownNumbers:
-    """What is known of a gradient."""
+    """The known numbers of a gradient."""
     return KnownNumbers(stats.shape, dtype, stats)
 
 

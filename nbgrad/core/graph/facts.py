@@ -3,7 +3,7 @@
 Every op that is recorded makes some, so this is compiled.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 from weakref import ref
 
@@ -129,8 +129,17 @@ class Notes:
         elif data.nbytes <= _MODERATE and held_by(data, data.nbytes) <= 2 * data.nbytes:
             self.constants.add(id, data)
 
-    def keep_sample(self, id: int, data: Any) -> None:
-        """Keep some numbers of a larger result, by which graphs are compared."""
+    def keep(self, ids: Container[int]) -> None:
+        """Drop the numbers of all records but ``ids``."""
+        self.values.keep(ids)
+        self.constants.keep(ids)
+        self.samples = {id: sample for id, sample in self.samples.copy().items() if id in ids}
+
+    def keep_value(self, id: int, data: Any, shape: tuple[int, ...]) -> None:
+        """Keep a result if it is small, and some numbers of a larger one, by which graphs are compared."""
+        if few(shape):
+            self.values.add(id, data)
+            return
         sample = sample_of(data)
         if sample is not None:
             self.samples[id] = sample
