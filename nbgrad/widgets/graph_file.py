@@ -226,6 +226,8 @@ def _check(row: PictureRow, records: list[Record]) -> None:
     _need(max(depths.values()) <= DEPTH, "scopes around which fewer others are")
     for node in known["nodes"]:
         _need(bool(node["label"]) and all(map(_is_number, node["norms"])), "nodes with a label and with numbers")
+        drawn = node["row"], node["calls"], node["bars"], node["value"], node["gradient"]
+        _need(drawn == (None,) * 5 and not node["holds"], "nodes of which nothing is drawn yet")
         _need(node["rule"] is None or clean(node["rule"]) == node["rule"], "nodes whose gradients are numbers")
         _need(node["scope"] is None or node["scope"] in scopes, "nodes in scopes of the picture")
         _need(node["op"] is None or node["kind"] == "failed" or node["op"] in known["ops"], "nodes of known ops")

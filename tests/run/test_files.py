@@ -147,6 +147,7 @@ def test_a_graph_of_a_file_answers_as_the_one_that_was_saved(name: str, tmp_path
     for what, answer in answers.items():
         assert answer == wanted[what], what
     assert all(record.leaf is None for record in found.records)
+    assert nbgrad.compare(made, found, names=("living", "read")).equal
     if isinstance(made, TimedGraph):
         assert found.times == made.times
         assert [repr(found.slowest(by)) for by in ("call", "op", "module", "line")] == [  # type: ignore[arg-type]
@@ -255,6 +256,8 @@ def test_a_setting_of_another_class_is_its_text() -> None:
     for setting, text in ((print, str(print)), ({1: 2}, "{1: 2}"), (b"x", "b'x'"), (Broken(), "<Broken>")):
         found = saved_settings.read(saved_settings.written(setting))
         assert (type(found), str(found), repr(found)) == (SavedText, text, text)
+        assert found == setting
+        assert found != text
 
 
 def test_a_graph_of_more_ops_than_are_drawn_has_those_that_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

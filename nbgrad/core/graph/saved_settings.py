@@ -22,16 +22,15 @@ _SAFE = 1 << 53
 
 
 class SavedText:
-    """An object that was a setting, of which a file has only the text."""
+    """An object that was a setting, of which a file has only the text. It equals other objects with this text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SavedText) and other._text == self._text
+        return not isinstance(other, str) and text_of(other) == self._text
 
-    def __hash__(self) -> int:
-        return hash(self._text)
+    __hash__ = None  # type: ignore[assignment]  # the other object has a hash of its own
 
     def __repr__(self) -> str:
         return self._text
