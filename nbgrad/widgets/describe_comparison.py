@@ -224,7 +224,8 @@ def _overlays(comparison: Comparison, sides: list[_Side]) -> tuple[list[Overlay]
     levels = Levels(dict)
     places = {id: at for at, id in enumerate(id for side in sides for id in side.ids.values())}
     found: list[Overlay | None] = []
-    for what in ("gradient", "value"):
+    # After a difference of the forward all gradients differ, so the values tell more.
+    for what in ("gradient", "value") if comparison.first is None else ("value", "gradient"):
         parts: dict[int, float] = {}
         for pair in comparison.pairs:
             if (apart := getattr(pair, what)) is not None:

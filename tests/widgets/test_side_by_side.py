@@ -59,8 +59,8 @@ def test_modules_have_counterparts_too() -> None:
 def test_colours_have_one_scale_for_both_sides() -> None:
     comparison = activations()
     described = outline_comparison(comparison).description
-    assert described["colour"] == "own-gradient"
-    assert [one["key"] for one in described["overlays"]] == ["own-gradient", "own-value", "gradient"]
+    assert described["colour"] == "own-value", "all gradients differ after a value does"
+    assert [one["key"] for one in described["overlays"]] == ["own-value", "own-gradient", "gradient"]
     levels = {node["id"]: node["levels"] for node in described["nodes"]}
     for a, b in described["twins"].items():
         if a in levels:
@@ -131,7 +131,7 @@ def test_what_is_chosen_lights_up_on_both_sides_and_folding_folds_both(opened: A
     sigmoid = next(one["id"] for one in described["nodes"] if one["op"] == "sigmoid")
     relu = described["twins"][sigmoid]
     tab = opened(page(whole(outline, folding=Folding()), "both"))
-    expect(tab.get_by_test_id("nbgrad-scale")).to_contain_text("difference of gradients")
+    expect(tab.get_by_test_id("nbgrad-scale")).to_contain_text("difference of values")
     node(tab, sigmoid).click()
     for one in (sigmoid, relu):
         assert "nbg-on" in (node(tab, one).get_attribute("class") or "")
