@@ -689,6 +689,32 @@ def test_an_unsound_step_has_its_lines_and_kinds(lib: SimpleNamespace) -> None:
     assert "warning: " in refused(lambda: testing.assert_sound(warns))
 
 
+def test_programs_one_after_the_other_are_sound(lib: SimpleNamespace) -> None:
+    def compared() -> None:
+        one, other = network(lib), network(lib)
+        other.load_state_dict(one.state_dict())
+        losses = [lib.F.cross_entropy(model(lib.x), lib.y) for model in (one, other)]
+        for loss in losses:
+            loss.backward()
+        testing.assert_close(one.head.weight.grad, other.head.weight.grad)
+
+    def in_turn() -> None:
+        kept = []
+        for _ in range(5):
+            x = lib.tensor(torch.ones(3)).requires_grad_()
+            (x * x).sum().backward()
+            kept.append(x)
+
+    def cut_in_both() -> None:
+        for _ in range(2):
+            model = network(lib, cut=True)
+            lib.F.cross_entropy(model(lib.x), lib.y).backward()
+
+    testing.assert_sound(compared)
+    testing.assert_sound(in_turn)
+    assert "[unreached]" in refused(lambda: testing.assert_sound(cut_in_both))
+
+
 class TestInUnittest(unittest.TestCase):
     """The assertions need no pytest."""
 

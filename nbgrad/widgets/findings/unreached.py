@@ -35,7 +35,8 @@ def unreached(case: Examination) -> list[Finding]:
     one that learns. Another kind is a tensor that no optimizer has stepped, while an optimizer steps other tensors: it
     may get its turn later. It may be of a network that ran inside ``no_grad`` or was cut off by ``detach()``, or an
     input whose gradient was asked for. Nothing is missing either where the user named other tensors as those that get a
-    gradient, as in ``grad(loss, w)``.
+    gradient, as in ``grad(loss, w)``. A tensor that had its gradient in an earlier backward, and that no optimizer has
+    stepped, is not missing one: a test compares the gradients of two networks.
     """
     graph, records = case.graph, case.records
     if case.evidence.no_backward():
@@ -45,6 +46,7 @@ def unreached(case: Examination) -> list[Finding]:
     for one in case.unreached:
         turn = one.kind in ("no_grad", "draw", "detached", "elsewhere") and not one.stepped and (learning or one.others)
         turn = turn or (one.kind == "unused" and graph.backwards < LOOP and _is_one_of_several(case, one))
+        turn = turn or (one.earlier and not one.stepped)
         if one.kind not in _NO_FAULT and one.asked and not one.moved and not turn and not one.named:
             shown = next((id for id in (one.id, one.behind) if id in at), None)
             missing[one.reason, shown].append(one)
