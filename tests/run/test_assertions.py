@@ -467,6 +467,26 @@ def test_modules_are_compared_by_the_names_of_their_parameters(lib: SimpleNamesp
         )
 
 
+def test_a_setting_of_a_layer_with_another_name_is_named(lib: SimpleNamespace) -> None:
+    def stack(eps: float, names: tuple[str, str]) -> Any:
+        model = lib.nn.Sequential()
+        model.add_module(names[0], lib.nn.Linear(4, 8))
+        model.add_module(names[1], lib.nn.LayerNorm(8, eps=eps))
+        model.add_module("last", lib.nn.Tanh())
+        return model
+
+    port, reference = stack(1e-2, ("a", "n")), stack(1e-5, ("linear", "norm"))
+    names = {f"{mine}.{part}": f"{other}.{part}" for mine, other in (("a", "linear"), ("n", "norm")) for part in PARTS}
+    port.load_state_dict({mine: reference.state_dict()[other] for mine, other in names.items()})
+    message = refused(lambda: testing.assert_gradients_close(port, reference, lib.x, names=names))
+    first = message.splitlines()[1]
+    assert first.startswith("  first op that differs: layer_norm at ")
+    assert "eps 0.01 | 1e-05" in first
+
+
+PARTS = ("weight", "bias")
+
+
 def test_a_port_that_cuts_a_path_lacks_the_gradient(lib: SimpleNamespace) -> None:
     port, reference = network(lib, cut=True), network(lib)
     port.load_state_dict(reference.state_dict())
