@@ -88,7 +88,7 @@ $(STAMP): EXTRAS := lab,test
 $(LAB): EXTRAS := lab
 
 $(MORE)/.installed: pyproject.toml constraints.txt tools/environment.py | setup
-	$(call step,packages for the site and graders and marimo and engines and the hub,$(PY) -m tools.environment $(MORE) site grading marimo parallel hub)
+	$(call step,packages for the site and graders and marimo and engines and trainers and the hub,$(PY) -m tools.environment $(MORE) site grading marimo parallel trainers hub)
 	@touch $@
 
 # ------------------------------------------------------------------------------------------------- write
@@ -235,13 +235,13 @@ TURNS := 6
 HALF = $(if $(filter 1,$(TURNS)),1,2)
 turn = $$($(PY) -m tests.sampling $(2) $(1)/*.ipynb)
 
-more: setup $(MORE)/.installed ## what needs packages of their own: the site with saved pictures, graded hand-ins, marimo, ipyparallel, accelerate, a hub (MORE_TURNS= runs all)
-	$(call step,site and graders and marimo and engines and hub,$(MORE)/bin/python $(TESTS) -n $(WAITING) -m more $(MORE_TURNS) $(IN_MORE))
+more: setup $(MORE)/.installed ## what needs packages of their own: the site with saved pictures, graded hand-ins, marimo, ipyparallel, accelerate, trainers, a hub (MORE_TURNS= runs all)
+	$(call step,site and graders and marimo and engines and trainers and hub,$(MORE)/bin/python $(TESTS) -n $(WAITING) -m more $(MORE_TURNS) $(IN_MORE))
 
 # These tests wait for kernels half of their time. Some graders, engines and processes run.
 MORE_TURNS ?= --sampled
 IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py tests/test_engines.py \
-	tests/nn/parallel/test_accelerate.py tests/test_hub_running.py
+	tests/nn/parallel/test_accelerate.py tests/integrations/test_trainers.py tests/test_hub_running.py
 
 browser: setup ## the notebooks in JupyterLab and headless Chromium, an eighth of the long tests; screenshots in build/screenshots
 	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled --sample 8)

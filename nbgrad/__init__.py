@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 from nbgrad.unloaded import announce as _announce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from os import PathLike
+    from typing import TypeVar
 
     import torch
 
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     from nbgrad.core.symbolic.passes.optimize import Level
     from nbgrad.exports import *  # noqa: F403
     from nbgrad.exports import Tensor, nn
+    from nbgrad.integrations.loop import WatchedLoader
     from nbgrad.recording import record as record
     from nbgrad.run.files import SavedRun
     from nbgrad.watching import Watch
+
+    Batch = TypeVar("Batch")
 
 __version__ = "0.1.0"
 
@@ -42,6 +46,28 @@ def watch(model: "nn.Module | torch.nn.Module", *, every: float = 0.5, **options
     from nbgrad.watching import Watch
 
     return Watch(model, every=every, **options)
+
+
+def watched(
+    loader: "Iterable[Batch]", model: "nn.Module | torch.nn.Module | None" = None, **options: Any
+) -> "WatchedLoader[Batch]":
+    """The batches of ``loader``, while the loop over them is recorded, each pass from its first batch to its end.
+
+    Args:
+        loader: anything that a loop can run over.
+        model: what learns: parameters have their names in it.
+        options: ``save``, ``suffix``, ``norms`` and ``writers`` as for ``nbgrad.integrations.watched``, and those of
+            ``record`` that say which steps are recorded, and what is kept of them.
+
+    Returns:
+        A ``WatchedLoader``: it has the length of the loader, and the graph of the last pass as ``graph``.
+
+    Raises:
+        TypeError, ValueError, OSError: as ``nbgrad.integrations.watched`` says.
+    """
+    from nbgrad.integrations import watched
+
+    return watched(loader, model, **options)
 
 
 def compare(
@@ -186,7 +212,7 @@ if not TYPE_CHECKING:  # with __getattr__ every name would exist for a type chec
         }.get(name, "")
         if hint:
             raise AttributeError(f"module 'nbgrad' has no attribute {name!r}{hint}", name=name)
-        return suggesting(globals(), torch, ("lab", "symbolic", "testing"))(name)
+        return suggesting(globals(), torch, ("integrations", "lab", "symbolic", "testing"))(name)
 
     def __dir__() -> list[str]:
         _load()

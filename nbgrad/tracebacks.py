@@ -11,11 +11,12 @@ from dis import opmap
 from inspect import currentframe
 from itertools import groupby
 from types import FrameType, TracebackType
-from typing import Any
-
-from IPython.core.interactiveshell import InteractiveShell
+from typing import TYPE_CHECKING, Any
 
 from nbgrad.core.graph.advice import advise
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell  # a program in a terminal runs without it
 
 _SHOWN = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError),
@@ -27,7 +28,7 @@ _MEANT = (RuntimeError, TypeError, ValueError, IndexError, KeyboardInterrupt)
 """The errors that nbgrad raises itself, with a message about the cause; the user may stop a program anywhere."""
 
 
-def shorten(shell: InteractiveShell, undo: ExitStack) -> None:
+def shorten(shell: "InteractiveShell", undo: ExitStack) -> None:
     """Have ``shell`` show short tracebacks, unless another handler is set; ``undo`` restores the old handler."""
     if shell.custom_exceptions:
         return
@@ -47,7 +48,7 @@ def shorten(shell: InteractiveShell, undo: ExitStack) -> None:
 
 
 def _show(
-    shell: InteractiveShell,
+    shell: "InteractiveShell",
     kind: type[BaseException],
     error: BaseException,
     trace: TracebackType | None,

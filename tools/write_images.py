@@ -67,7 +67,7 @@ def shown(browser: Browser, description: Description) -> Iterator[Page]:
         file = Path(folder) / "picture.html"
         picture = fragment(lay_out(description))
         file.write_text(f"<!DOCTYPE html><meta charset='utf-8'><body>{picture}{runtime()}", encoding="utf-8")
-        tab = browser.new_page(viewport={"width": 1092, "height": 900}, screen={"width": 1440, "height": 900})
+        tab = browser.new_page(viewport={"width": 1190, "height": 900}, screen={"width": 1440, "height": 900})
         tab.goto(file.as_uri())
         tab.locator(".nbg-stage > g[transform]").wait_for(state="attached")
         yield tab

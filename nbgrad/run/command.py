@@ -4,6 +4,7 @@ This module imports no part of the engine, so ``nbgrad --help`` takes a moment a
 """
 
 import argparse
+import sys
 from collections.abc import Callable
 
 from nbgrad import __version__
@@ -19,6 +20,12 @@ def _check(arguments: list[str]) -> int:
     from nbgrad.run import session
 
     return session.check(arguments)
+
+
+def _compare(arguments: list[str]) -> int:
+    from nbgrad.run import compare
+
+    return compare.compare(arguments)
 
 
 def _view(arguments: list[str]) -> int:
@@ -63,6 +70,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "run": ("run a program, record it, and report at its end", _run),
     "check": ("run a program, and report only what is probably wrong in it", _check),
     "view": ("open a saved graph in the browser", _view),
+    "compare": ("compare two saved graphs: the first op that differs", _compare),
     "doctor": ("check this installation, and say what it lacks", _doctor),
     "lab": ("copy the lessons into a folder, and open JupyterLab there", _lab),
 }
@@ -82,8 +90,6 @@ def main(arguments: list[str] | None = None) -> int:
         SystemExit: the command line cannot be read, with status 2; or the program that runs ends itself so.
         KeyboardInterrupt: it ended the program.
     """
-    import sys
-
     given = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(
         "nbgrad", description="An autograd engine you can see.", epilog="nbgrad COMMAND --help explains a command."
@@ -93,4 +99,12 @@ def main(arguments: list[str] | None = None) -> int:
     for name, (told, _) in COMMANDS.items():
         commands.add_parser(name, help=told, add_help=False)
     command = parser.parse_args(given[:1]).command
-    return COMMANDS[command][1](given[1:])
+    try:
+        return COMMANDS[command][1](given[1:])
+    except KeyboardInterrupt:  # Python ends by the signal, without a traceback: a program's own is printed by now
+        sys.excepthook = _silent
+        raise
+
+
+def _silent(*_: object) -> None:
+    """Print no traceback."""

@@ -1,43 +1,42 @@
-"""The answer of ``nbgrad compare``: the text of a comparison, and the exit status."""
+"""``nbgrad compare``: the first op that differs in two graphs of files, as text, as a picture and as exit status."""
 
-from os import PathLike
-from typing import NamedTuple
+import argparse
+import sys
 
-from nbgrad.core.graph.comparison import Comparison, Recorded
+from nbgrad.core.graph.comparison import Comparison
+from nbgrad.run.view import saved_graph
 
-EQUAL, DIFFERENT = 0, 1
+EQUAL, DIFFERENT, TROUBLE = 0, 1, 2
 """The exit status: as those of ``diff``, so that a script can ask for it."""
 
 
-class ComparisonReport(NamedTuple):
-    """The text of a comparison, and the exit status: 0 if all numbers agree, 1 if something differs."""
-
-    text: str
-    status: int
-
-
-def report(
-    left: Recorded,
-    right: Recorded,
-    names: tuple[str, str] | None = None,
-    *,
-    rtol: float | None = None,
-    save: str | PathLike[str] | None = None,
-) -> ComparisonReport:
-    """Compare two graphs, such as ``nbgrad.load`` reads them.
+def compare(arguments: list[str]) -> int:
+    """Compare two files of ``graph.save("step.nbgrad")``, and print where they part.
 
     Args:
-        left: the reference.
-        right: the other graph.
-        names: what they are called in the text; default: their own names.
-        rtol: as of ``nbgrad.compare``.
-        save: a file for the picture of both.
+        arguments: the words after ``nbgrad compare``.
 
-    Raises:
-        TypeError, ValueError: as of ``nbgrad.compare``.
-        ModuleNotFoundError, RuntimeError, OSError: the picture cannot be drawn or written.
+    Returns:
+        0 if all numbers agree, 1 if something differs, 2 if they cannot be compared.
     """
-    found = Comparison(left, right, names, rtol=rtol)
-    if save is not None:
-        found.save(save)
-    return ComparisonReport(str(found), EQUAL if found.equal else DIFFERENT)
+    parser = argparse.ArgumentParser(
+        "nbgrad compare", description="Name the first op that differs in two saved graphs."
+    )
+    parser.add_argument("left", help="a file that ends in .nbgrad: the reference")
+    parser.add_argument("right", help="the other file")
+    parser.add_argument("--rtol", type=float, help="the relative distance up to which results agree")
+    parser.add_argument(
+        "--save", metavar="FILE", help="write a picture of both: .html, .svg, .png, .pdf, .txt or .json"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        found = Comparison(
+            saved_graph(given.left), saved_graph(given.right), (given.left, given.right), rtol=given.rtol
+        )
+        if given.save is not None:
+            found.save(given.save)
+    except (OSError, ValueError, ModuleNotFoundError, RuntimeError) as error:
+        sys.stderr.write(f"nbgrad compare: {error}\n")
+        return TROUBLE
+    print(found)  # noqa: T201  # this is the command's output
+    return EQUAL if found.equal else DIFFERENT

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from nbgrad import __version__
 from nbgrad.core.engine.place import Place
-from nbgrad.core.graph.finding import ERROR_KINDS, Finding
+from nbgrad.core.graph.finding import Finding
 from nbgrad.run.report import told_findings
 
 
@@ -64,7 +64,7 @@ def _object(finding: Finding) -> dict[str, Any]:
 def _sarif(findings: list[Finding]) -> str:
     """A log in SARIF 2.1.0, which code reviews and editors read."""
     each = _each(findings)
-    kinds = list(dict.fromkeys(one.kind for one in each))
+    kinds = {one.kind: one.severity for one in each}
     driver = {
         "name": "nbgrad",
         "semanticVersion": __version__,
@@ -72,16 +72,16 @@ def _sarif(findings: list[Finding]) -> str:
             {
                 "id": _id(kind),
                 "shortDescription": {"text": f"A finding of the kind {kind!r}."},
-                "defaultConfiguration": {"level": "error" if kind in ERROR_KINDS else "warning"},
+                "defaultConfiguration": {"level": severity},
             }
-            for kind in kinds
+            for kind, severity in kinds.items()
         ],
     }
     run = {
         "tool": {"driver": driver},
         "originalUriBaseIds": {_ROOT: {"uri": f"{Path.cwd().as_uri()}/"}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(one, kinds) for one in each],
+        "results": [_result(one, list(kinds)) for one in each],
     }
     log = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=1, ensure_ascii=False)

@@ -36,6 +36,8 @@ def report(graph: AutogradGraph, name: str, seconds: float, *, goes_on: bool = F
     records = graph.records
     if told := totals(graph, records, graph.known_memory(records)):
         lines.append(f"  {told}")
+    if graph.rank_recorder is not None:
+        lines.append(f"  {_ranks(graph)}")
     if graph.fault is not None:
         lines.append(f"  a part of the graph is missing: {graph.fault}")
     checkup = graph.checkup()
@@ -45,7 +47,7 @@ def report(graph: AutogradGraph, name: str, seconds: float, *, goes_on: bool = F
 
 NOTHING = (
     "nothing was recorded: in this process and its main thread, no op ran on a tensor that needs a gradient. If the "
-    "program starts other processes, start each of them with nbgrad run, as in torchrun --no-python nbgrad run train.py"
+    "program starts other processes, start each of them with nbgrad run, as in torchrun -m nbgrad run train.py"
 )
 """The sentence about a run without a graph, without its full stop."""
 
@@ -70,6 +72,16 @@ def _end(graph: AutogradGraph, goes_on: bool) -> str:
 def where(place: Place) -> str:
     """The file and the line of a place, as editors and terminals link them."""
     return str(place).partition(", `")[0]
+
+
+def _ranks(graph: AutogradGraph) -> str:
+    """How far the gradients of the processes are apart, or why that is not known."""
+    try:
+        found = graph.ranks()
+    except RuntimeError as error:
+        return str(error)
+    worst = max(found.parameters, key=lambda one: one.spread)
+    return f"{found.size} ranks: the gradients differ most at {worst.name}, with a spread of {number(worst.spread)}"
 
 
 def _losses(losses: list[BackwardLoss]) -> list[str]:

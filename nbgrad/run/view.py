@@ -6,8 +6,12 @@ import sys
 import tempfile
 import webbrowser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nbgrad.export import unsaved
+
+if TYPE_CHECKING:
+    from nbgrad.core.graph.saved_graph import SavedGraph
 
 PAGES = (".html", ".svg", ".png", ".pdf", ".gif")
 """The suffixes of the files that a browser shows as they are."""
@@ -49,16 +53,27 @@ def _page(file: Path, output: str | None) -> Path:
         if output is not None:
             raise ValueError(f"{str(file)!r} is a page or a picture already: --output is for a .nbgrad file")
         return file
-    from nbgrad.run.files import SavedRun, load
-
-    graph = load(file)
-    if isinstance(graph, SavedRun):
-        raise ValueError(f"{str(file)!r} is a folder of {len(graph)} graphs: name the file of one of them")
+    graph = saved_graph(file)
     page = Path(output) if output is not None else Path(tempfile.mkdtemp(prefix="nbgrad-")) / f"{file.stem}.html"
     if page.suffix.lower() != ".html":
         raise ValueError(f"{str(page)!r}: the page is a file that ends in .html")
     graph.save(page)
     return page
+
+
+def saved_graph(path: str | Path) -> "SavedGraph":
+    """The graph in a file.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no file of one graph.
+    """
+    from nbgrad.run.files import SavedRun, load
+
+    graph = load(path)
+    if isinstance(graph, SavedRun):
+        raise ValueError(f"{str(path)!r} is a folder of {len(graph)} graphs: name the file of one of them")
+    return graph
 
 
 def has_browser() -> bool:

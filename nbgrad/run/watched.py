@@ -175,13 +175,8 @@ def _left(error: BaseException | None) -> int:
     if isinstance(error, SystemExit):
         raise error
     if isinstance(error, KeyboardInterrupt):  # Python then ends by the signal
-        sys.excepthook = _silent
         raise error
     return 1
-
-
-def _silent(*_: object) -> None:
-    """Print no traceback."""
 
 
 @contextmanager

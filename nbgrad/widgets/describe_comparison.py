@@ -1,9 +1,15 @@
-"""From two graphs to one description: each in a box of its own, and at every pair how much it differs."""
+"""From two graphs to one description: each in a box of its own, and at every pair how much it differs.
 
+The boxes of the first difference have a mark of their own. Modules in which nothing differs are folded.
+"""
+
+from collections import Counter
 from math import isfinite
 from typing import Any, NamedTuple
 
 from nbgrad.core.graph.comparison import Comparison, Pair
+from nbgrad.core.graph.discrepancy import Discrepancy
+from nbgrad.core.graph.discrepancy_text import headline
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.format import counted, number
@@ -25,6 +31,9 @@ from nbgrad.widgets.description.schema import (
 )
 from nbgrad.widgets.description.tensor_summary import broken
 from nbgrad.widgets.description.told import told
+
+_FIRST, _FIRST_BACKWARD = "≠ first difference", "≠ first difference of the backward"
+"""The marks of the boxes at which both runs part."""
 
 _DIFFERENT = {
     "value": "relative difference of values (log)",
@@ -61,12 +70,62 @@ def outline_comparison(comparison: Comparison) -> Outline:
         "overlays": shown,
         "colour": shown[0]["key"] if shown else "",
         "twins": _twins(sides, comparison),
-        "problems": [problem for side in sides for problem in side.problems],
+        "problems": [
+            *_first_problems(sides, comparison),
+            *[problem for side in sides for problem in side.problems],
+        ],
     }
     return Outline(
         described,
         _BothRests({side.letter: side.outline.rests for side in sides}, _told(sides, comparison)),
         runs=[run for side in sides for run in side.runs],
+        settled=_settled(described, comparison, sides),
+    )
+
+
+def _first(comparison: Comparison) -> list[tuple[Discrepancy, str]]:
+    """The first differences of the forward and of the backward, each with what its mark says."""
+    found = ((comparison.first, _FIRST), (comparison.first_gradient, _FIRST_BACKWARD))
+    return [(one, mark) for one, mark in found if one is not None]
+
+
+def _first_problems(sides: list["_Side"], comparison: Comparison) -> list[Problem]:
+    """The first differences as the reader is told them, before all findings."""
+    found: list[Problem] = []
+    for one, mark in _first(comparison):
+        node = next(
+            (side.ids[record.id] for side, record in zip(sides, (one.left, one.right), strict=True) if record), None
+        )
+        found.append(Problem(kind="warning", text=f"{mark[2:]}: {headline(one, comparison.names)}", node=node))
+    return found
+
+
+def _settled(described: Description, comparison: Comparison, sides: list["_Side"]) -> frozenset[str]:
+    """The outermost modules in which nothing differs; none if nothing differs at all.
+
+    After a difference of the forward all gradients differ, so then only values are looked at.
+    """
+    if comparison.equal:
+        return frozenset()
+    forward = comparison.first is not None
+    shown = set[str]()
+    for pair in comparison.pairs:
+        if (pair.value is not None and not pair.value.agrees) if forward else pair.differs:
+            shown.update((sides[0].ids[pair.left.id], sides[1].ids[pair.right.id]))
+    for one, _ in _first(comparison):
+        for side, record, parts in zip(sides, (one.left, one.right), one.parts, strict=True):
+            shown.update(side.ids[known.id] for known in (record, *parts) if known is not None)
+    parents = {scope["id"]: scope["parent"] for scope in described["scopes"]}
+    open_scopes, inside = set[str | None](FRAMES), Counter[str]()
+    for node in described["nodes"]:
+        scope: str | None = node["scope"]
+        while scope is not None:
+            inside[scope] += node["kind"] == "op"
+            if node["id"] in shown:
+                open_scopes.add(scope)
+            scope = parents[scope]
+    return frozenset(
+        id for id, parent in parents.items() if id not in open_scopes and parent in open_scopes and inside[id] > 1
     )
 
 
@@ -94,6 +153,11 @@ class _Side(NamedTuple):
         known = outline.description
         ids = {record.id: side_id(letter, node_id(place)) for place, record in enumerate(records)}
         words = _words(at, comparison)
+        marks = {
+            ids[record.id]: mark
+            for one, mark in _first(comparison)
+            if (record := (one.left, one.right)[at]) is not None
+        }
         whole = FRAMES[at]
 
         def own(id: str | None) -> Any:
@@ -101,12 +165,13 @@ class _Side(NamedTuple):
 
         def node(one: Node) -> Node:
             said = words.get(own(one["id"]), "")
-            alone = said == _only(name)
+            alone, mark = said == _only(name), marks.get(own(one["id"]), "")
             badges: list[Badge] = [
                 *one["badges"],
+                *([Badge(kind="warning", text=mark[2:])] if mark else []),
                 *([Badge(kind="warning", text=f"{said}: it has no counterpart")] if alone else []),
             ]
-            label = [*one["label"], *(broken(said) if said else [])]
+            label = [*one["label"], *([mark] if mark else []), *(broken(said) if said else [])]
             return {
                 **one, "id": own(one["id"]), "scope": own(one["scope"]) or whole, "badges": badges, "label": label,
                 "norms": [], "past": "", "line": 0,
@@ -147,7 +212,7 @@ def _words(side: int, comparison: Comparison) -> dict[str, str]:
     """A few words on how each node of a side differs from its counterpart, by node."""
     letter = SIDES[side]
     ids = {record.id: side_id(letter, node_id(at)) for at, record in enumerate(comparison.records[side])}
-    words = {ids[one.id]: _only(comparison.names[side]) for one in comparison.alone[side]}
+    words = {ids[one.id]: _only(comparison.names[side]) for one in comparison.lacking[side]}
     for pair in comparison.pairs:
         if pair.differs:
             words[ids[(pair.left, pair.right)[side].id]] = f"≠ {pair.words}"

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 from nbgrad.core.archive import Archive, ArchiveError
 from nbgrad.core.files import replace_file
 from nbgrad.core.graph.record import Record
-from nbgrad.core.graph.saved_facts import SavedFacts, read, written
+from nbgrad.core.graph.saved_facts import DEPTH, SavedFacts, read, written
 from nbgrad.core.graph.saved_graph import AnyGraph, SavedGraph
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.typed_json import JsonForm, MismatchError
@@ -219,9 +219,11 @@ def _check(row: PictureRow, records: list[Record]) -> None:
         many = len(known[what])  # type: ignore[literal-required]  # these are three of its lists
         _need(len(set(ids)) == many and all(map(_ID.fullmatch, ids)), f"a list of {what} with ids of their own")
     _need([*nodes][: len(records)] == list(map(node_id, range(len(records)))), "a picture of all records")
+    depths: dict[str | None, int] = {None: 0}
     for scope in known["scopes"]:
-        outer = scope["parent"]
-        _need(outer is None or scopes.get(outer, len(scopes)) < scopes[scope["id"]], "scopes inside earlier scopes")
+        _need(scope["parent"] in depths, "scopes inside earlier scopes")
+        depths[scope["id"]] = depths[scope["parent"]] + 1
+    _need(max(depths.values()) <= DEPTH, "scopes around which fewer others are")
     for node in known["nodes"]:
         _need(bool(node["label"]) and all(map(_is_number, node["norms"])), "nodes with a label and with numbers")
         _need(node["rule"] is None or clean(node["rule"]) == node["rule"], "nodes whose gradients are numbers")

@@ -2,9 +2,14 @@
 
 import pytest
 
-from tests.core.planted import PAIRS, check
+from tests.core import planted, planted_unseen
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", planted.PAIRS)
 def test_the_planted_difference_is_the_first(name: str) -> None:
-    check(PAIRS[name])
+    planted.check(planted.PAIRS[name])
+
+
+@pytest.mark.parametrize("name", planted_unseen.PAIRS)
+def test_the_planted_difference_of_an_unseen_pair_is_the_first(name: str) -> None:
+    planted.check(planted_unseen.PAIRS[name])

@@ -70,7 +70,7 @@ def test_what_is_on_one_side_alone_is_named() -> None:
     assert [one.what for one in found.alone[1]] == ["tanh"]
     assert found.alone[0] == []
     assert (found.first.kind, found.first.left, found.first.right) == ("extra", None, found.alone[1][0])
-    assert "first difference: tanh only in deeper, before square\n" in str(found)
+    assert "first difference: tanh in 2 only in deeper, before pow" in str(found)
     assert found.summary.endswith("0 and 1 have no counterpart")
 
 
@@ -116,16 +116,24 @@ def test_torch_and_nbgrad_belong_together() -> None:
     assert not any(pair.differs for pair in found.pairs if pair.left.op is not None)
 
 
-def test_of_large_tensors_the_norms_are_compared() -> None:
-    def recorded(scale: float) -> AutogradGraph:
-        w = nbgrad.tensor(torch.ones(64, 64) * scale, requires_grad=True)
+def test_of_large_tensors_a_sample_and_the_norms_are_compared() -> None:
+    def recorded(scale: float, kept: int = 4096) -> AutogradGraph:
+        w = nbgrad.tensor(torch.linspace(1, 2, 4096).reshape(64, 64), requires_grad=True)
+        w.data[0, 1] *= scale
         with AutogradGraph("w") as graph:
-            w.sum().backward()
+            (w.exp()[:kept] * scale).tanh().sum().backward()
         return graph
 
-    (pair,) = [one for one in compare(recorded(1), recorded(2)).pairs if one.left.kind == "leaf"]
-    assert pair.value.relative == pytest.approx(0.5)
-    assert pair.value.basis == "norms"
+    found = compare(recorded(1), recorded(2))
+    leaf, exp, mul = (
+        next(one for one in found.pairs if one.left.kind_or_op == name) for name in ("leaf", "exp", "mul")
+    )
+    assert leaf.value.basis == "norms", "the number that differs is in no sample, but the norm tells it"
+    assert not leaf.value.agrees
+    assert (exp.value.basis, exp.value.relative) == ("a sample", 0.0)
+    assert mul.value.basis == "a sample"
+    assert mul.value.relative == pytest.approx(0.5)
+    assert found.first.left == mul.left
 
 
 def test_nan_equals_nan_and_differs_from_a_number() -> None:
@@ -221,3 +229,96 @@ def test_a_name_of_a_module_may_have_a_bracket() -> None:
     with AutogradGraph() as graph:
         net(nbgrad.ones(1, 2)).sum().backward()
     assert "block (a).weight" in {one for record in graph.records for one in names_of(record)}
+
+
+def mixed(name: str, dtype: torch.dtype, cast: bool = False) -> AutogradGraph:
+    """Two layers in an element type, or with a cast to bfloat16 between them."""
+    w, v = (torch.linspace(-1, 1, 16).sin().reshape(4, 4).to(dtype).requires_grad_() for _ in range(2))
+    x = torch.linspace(0, 1, 8).reshape(2, 4).to(dtype)
+    with AutogradGraph(name) as graph:
+        h = (x @ w).tanh()
+        if cast:
+            h = h.bfloat16().float()
+        (h @ v).sum().backward()
+    return graph
+
+
+def test_the_coarser_type_decides_and_the_place_where_types_part_is_named() -> None:
+    found = compare(mixed("exact", torch.float32), mixed("short", torch.bfloat16))
+    assert found.equal
+    assert found.types[0][0].kind_or_op in ("constant", "leaf")
+    assert "types part at" in str(found)
+    assert "float32 | bfloat16" in str(found)
+
+
+def test_a_cast_between_two_ops_is_found_with_a_tolerance() -> None:
+    plain, rounded = mixed("plain", torch.float32), mixed("rounded", torch.float32, cast=True)
+    found = compare(plain, rounded)
+    assert found.equal, "bfloat16 explains the difference"
+    assert [(a.kind_or_op, b.kind_or_op) for a, b in found.types] == [("matmul", "matmul")]
+    strict = compare(plain, rounded, rtol=1e-5)
+    assert strict.first.kind == "extra"
+    assert [record.op.name for record in strict.first.parts[1]] == ["bfloat16", "float"]
+
+
+def test_rounding_that_grows_is_no_difference_and_a_wrong_scale_is() -> None:
+    def recorded(scale: float, nudge: float) -> AutogradGraph:
+        h = (torch.linspace(-1, 1, 16).reshape(4, 4) * (1 + nudge)).requires_grad_()
+        with AutogradGraph("deep") as graph:
+            y = h
+            for at in range(12):
+                y = (y * 3 if at != 6 else y * (3 * scale)).sin()
+            y.square().sum().backward()
+        return graph
+
+    assert compare(recorded(1, 0), recorded(1, 3e-7)).first is None
+    first = compare(recorded(1, 0), recorded(1.01, 3e-7)).first
+    assert (first.left.kind_or_op, first.settings) == ("mul", {"b": (3, 3 * 1.01)})
+
+
+def test_a_large_graph_is_compared_by_its_values() -> None:
+    def recorded(odd: int) -> AutogradGraph:
+        w = torch.linspace(-1, 1, 160).reshape(10, 16).requires_grad_()
+        with AutogradGraph("long") as graph:
+            h = w
+            for at in range(1500):
+                h = (h * (3 if at != odd else 3.1)).sin()
+                h = h + w
+            h.sum().backward()
+        return graph
+
+    left, right = recorded(-1), recorded(300)
+    found = compare(left, right)
+    assert len(found.pairs) == len(left.records) > 4000
+    assert found.first.settings == {"b": (3, 3.1)}
+    assert left.records.index(found.first.left) == 1 + 3 * 300
+    assert found.first.distance.basis == "a sample", "its values had no room any more: the first numbers stayed"
+    assert "without known values" not in str(found)
+
+
+def test_functions_of_torch_without_a_row_have_their_settings() -> None:
+    x = torch.randn(2, 4, requires_grad=True)
+    with AutogradGraph() as graph:
+        torch.nn.functional.dropout(x, 0.25).sum().backward()
+    (dropout,) = [record for record in graph.records if record.kind_or_op == "dropout"]
+    assert dropout.settings == {"p": 0.25, "training": True, "inplace": False}
+
+
+def test_a_module_in_which_nothing_differs_is_folded_and_the_first_op_is_marked() -> None:
+    from nbgrad.widgets.describe_comparison import outline_comparison
+    from nbgrad.widgets.folding.choose import first_folding
+
+    def recorded(slope: float) -> AutogradGraph:
+        torch.manual_seed(0)
+        parts = [torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.LeakyReLU(one)) for one in (0.1, slope, 0.1)]
+        with AutogradGraph(f"slope {slope}") as graph:
+            torch.nn.Sequential(*parts)(torch.linspace(-1, 1, 6).reshape(2, 3)).sum().backward()
+        return graph
+
+    outline = outline_comparison(compare(recorded(0.1), recorded(0.3)))
+    labels = {scope["id"]: scope["label"] for scope in outline.description["scopes"]}
+    assert sorted(labels[one] for one in outline.settled) == ["0 (Sequential)", "0 (Sequential)"]
+    assert outline.settled <= first_folding(outline, 1000).closed
+    marked = [node["op"] for node in outline.description["nodes"] if "≠ first difference" in node["label"]]
+    assert marked == ["leaky_relu", "leaky_relu"]
+    assert outline.description["problems"][0]["text"].endswith("negative_slope 0.1 | 0.3")

@@ -96,6 +96,7 @@ def told(record: Record) -> list[Any]:
         *[getattr(record, name) for name in (*plain, "full", "full_name", "several", "what", "run", "line")],
         *(settings, scope, None if record.place is None else str(record.place), inputs, since),
         *(record.op and OpRow.of(record.op)._replace(listed=False), same(record.value), same(record.gradient)),
+        None if record.sample is None else record.sample.tobytes(),
     ]
 
 
@@ -596,6 +597,27 @@ def test_deep_data_of_the_right_kind_are_refused(members: dict[str, bytes], tmp_
     refused(file)
 
 
+@pytest.mark.parametrize("where", ["tables", "picture"])
+def test_scopes_that_are_nested_too_deep_or_in_a_circle_are_refused(
+    where: str, graph: AutogradGraph, tmp_path: Path
+) -> None:
+    again(graph, tmp_path)
+    sound = Archive.unpacked(tmp_path / "graph.nbgrad")
+    if where == "tables":
+        scopes, deep = (
+            sound.document["tables"]["scopes"],
+            [["deep", at - 1 if at else None, None] for at in range(2001)],
+        )
+        circle = [["one", 1, None], ["other", 0, None]]
+    else:
+        scopes = sound.document["picture"]["description"]["scopes"]
+        deep = [scopes[0] | {"id": f"s{at}", "parent": f"s{at - 1}" if at else None} for at in range(2001)]
+        circle = [scopes[0] | {"parent": "s1"}, scopes[1] | {"parent": "s0"}]
+    for hostile in (deep, circle):
+        scopes[:] = hostile
+        assert "scope" in refused(packed(sound, tmp_path))
+
+
 def test_an_archive_with_a_password_or_another_compression_is_refused(
     members: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -704,6 +726,37 @@ def test_a_file_with_other_data_is_refused_or_can_be_drawn(seed: int, graph: Aut
     assert read > 0
 
 
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("seed", range(16))
+def test_a_file_with_other_numbers_is_refused_or_can_be_drawn(seed: int, tmp_path: Path) -> None:
+    """The same for the columns of numbers: other values, lengths, element types and shapes."""
+    names = ("training with a clock", "large tensors", "element types", "many findings")
+    made = PROGRAMS[names[seed % len(names)]]()
+    again(made, tmp_path)
+    sound, draw = Archive.unpacked(tmp_path / "graph.nbgrad"), random.Random(seed)
+    for _ in range(25):
+        name, what = draw.choice(sorted(sound.arrays)), draw.randrange(5)
+        column = np.array(sound.arrays[name])
+        if what == 0 and column.size:
+            numbers = (0, -1, float("nan"), float("inf"), 1e308) if column.dtype.kind == "f" else (0, 1, 7, 64, 255)
+            column[draw.randrange(column.size)] = draw.choice(numbers)
+        elif what == 1:
+            column = column[:-1]
+        elif what == 2:
+            column = np.concatenate([column, column[:1]])
+        elif what == 3:
+            with np.errstate(all="ignore"):
+                column = column.astype(draw.choice(["<f8", "<f4", "<i8", "<i4", "|u1"]))
+        else:
+            column = column.reshape(-1, 1)
+        found = loaded(packed(sound._replace(arrays={**sound.arrays, name: column}), tmp_path))
+        if found is not None:
+            facts_of(found)
+            str(nbgrad.compare(found, made, names=("read", "living")))
+            for suffix in (".txt", ".svg"):
+                found.save(tmp_path / f"drawn{suffix}")
+
+
 def paths_in(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The ways to each value in a document."""
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
@@ -752,9 +805,10 @@ def test_the_form_has_another_number_when_other_fields_are_written() -> None:
         collect(kind, seen)
     collect(saved_facts._Look, seen)
     assert {"Description", "Finding", "KeptStorages", "Failure", "_Look", "Ranking"} <= seen.keys()
+    seen |= {kind.__name__: list(fields) for kind, fields in ((Stats, Stats.__slots__), (Record, Record._fields))}
     text = json.dumps({**seen, "settings": sorted(saved_settings._READERS)}, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    assert (FORMAT, digest) == (1, "efbd72724f2e399b"), (
+    assert (FORMAT, digest) == (1, "e528861b4c465174"), (
         "the fields of a file have changed: older files must still be read, or FORMAT is another number"
     )
 

@@ -218,10 +218,11 @@ def test_workers_of_a_loader_run(tmp_path: Path) -> None:
 
 
 def test_a_program_without_torch_is_not_recorded_and_reads_its_stdin(tmp_path: Path) -> None:
-    (tmp_path / "plain.py").write_text("import sys\nprint(sys.stdin.read().upper(), sys.argv)\n")
+    notebooks = "{'IPython', 'ipywidgets', 'nbgrad.widgets'} & sys.modules.keys()"
+    (tmp_path / "plain.py").write_text(f"import sys\nprint(sys.stdin.read().upper(), sys.argv, {notebooks})\n")
     result = nbgrad("run", "--cost", "2%", "plain.py", "--save", "x", cwd=tmp_path, stdin="words")
     assert result.returncode == 0
-    assert result.stdout == "WORDS ['plain.py', '--save', 'x']\n"
+    assert result.stdout == "WORDS ['plain.py', '--save', 'x'] set()\n"
     assert "nothing was recorded" in result.stderr
 
 

@@ -1,12 +1,14 @@
 """``Comparison``: two graphs side by side: the first op that differs, and which of their records belong together."""
 
+from collections.abc import Iterator
 from functools import cached_property
 from os import PathLike
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from nbgrad.core.graph.comparison_report import report, summary, told
+from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.counterparts import Counterparts, Side
-from nbgrad.core.graph.discrepancy import Discrepancy, Walk, types_apart
+from nbgrad.core.graph.discrepancy import Discrepancy, DiscrepancySearch, types_apart
+from nbgrad.core.graph.discrepancy_text import NAMED, at_line, called, details, headline, told
 from nbgrad.core.graph.distance import Distance
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
@@ -16,7 +18,7 @@ from nbgrad.core.suggestions import kind_of
 _GROWTH = 1.5
 """A result is named among those where the difference grows, if it is so much farther apart than the inputs."""
 
-_NAMED = 5
+_GROWN = 5
 """At most so many of them."""
 
 
@@ -75,6 +77,7 @@ class Comparison:
         pairs: the records that belong together, in the order of the left graph.
         alone: the records of the left graph, and of the right one, that have no counterpart: also the ops inside of
             what is one op on the other side.
+        lacking: the ops among them that make a difference.
         discrepancies: the places of the forward where the runs part, in the order of the left run.
         gradients: the same of the backward, in its order.
         types: the pairs at which the element types part.
@@ -97,12 +100,13 @@ class Comparison:
         self.rtol = rtol
         self.records = _records(left), _records(right)
         found = Counterparts(Side(self.records[0]), Side(self.records[1]))
-        walk = Walk(found, rtol)
+        walk = DiscrepancySearch(found, rtol)
         walk.heal()
         self.discrepancies = list(walk.forward())
         self.gradients = list(walk.backward())
         self._places = list(found.pairs())
         self.pairs = [_pair(walk, *places) for places in self._places]
+        self.lacking = walk.lacking()
         self.types = [self._records_at(*places) for places in types_apart(found)]
         self.alone = tuple(
             [one for at, one in enumerate(records) if known[at] < 0]
@@ -146,14 +150,14 @@ class Comparison:
             known_before = [one.relative for one in before if one is not None and not one.agrees]
             if known_before and max(known_before) > 0:
                 found.append((pair.value.relative / max(known_before), left))
-        grown = sorted([one for one in found if one[0] >= _GROWTH], reverse=True)[:_NAMED]
+        grown = sorted([one for one in found if one[0] >= _GROWTH], reverse=True)[:_GROWN]
         ends = {left for left, pair in known.items() if pair.left.root and any(left == at for _, at in found)}
         return [known[left] for left in sorted(ends | {left for _, left in grown})]
 
     @property
     def summary(self) -> str:
         """In a sentence, how many ops agree."""
-        return summary(self)
+        return _summary(self)
 
     def save(self, path: str | PathLike[str], **options: Any) -> None:
         """Write both graphs side by side to one file, as ``AutogradGraph.save`` does with one.
@@ -168,7 +172,7 @@ class Comparison:
         registered_renderer().show_comparison(self)
 
     def __str__(self) -> str:
-        return report(self)
+        return "\n".join(_lines(self))
 
     __repr__ = __str__
 
@@ -205,7 +209,7 @@ def _names(left: Recorded, right: Recorded, names: Any) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def _pair(walk: Walk, left: int, right: int) -> Pair:
+def _pair(walk: DiscrepancySearch, left: int, right: int) -> Pair:
     """Compare two records."""
     one, other = walk.left.records[left], walk.right.records[right]
     said = []
@@ -217,3 +221,71 @@ def _pair(walk: Walk, left: int, right: int) -> Pair:
         said.append(f"a gradient on the {'right' if one.gradient is None else 'left'} side alone")
     values = walk.value(left, right), walk.gradient(left, right)
     return Pair(one, other, walk.settings(left, right), *values, ", ".join(said))
+
+
+# --- the text --------------------------------------------------------------------------------------------------------
+
+
+def _lines(comparison: Comparison) -> Iterator[str]:
+    left, right = comparison.names
+    yield f"{left} | {right}: {_summary(comparison)}"
+    if comparison.first is not None:
+        yield f"first difference: {headline(comparison.first, comparison.names)}"
+        yield from details(comparison.first, comparison.names)
+        if comparison.growth:
+            yield f"  grows: {'; '.join(map(_grown, comparison.growth))}"
+        more = comparison.discrepancies[1 : 1 + NAMED]
+        if more:
+            yield f"  other differences: {'; '.join(headline(one, comparison.names) for one in more)}"
+    if comparison.first_gradient is not None:
+        yield f"first difference of the backward: {headline(comparison.first_gradient, comparison.names)}"
+        yield from details(comparison.first_gradient, comparison.names)
+    yield from _rest(comparison)
+
+
+def _summary(comparison: Comparison) -> str:
+    """In a sentence, how much agrees."""
+    ops = [pair for pair in comparison.pairs if pair.left.kind == "op"]
+    alike = sum(not pair.differs for pair in ops)
+    if comparison.equal:
+        text = f"all {len(ops)} ops agree" if len(ops) != 1 else "the op agrees"
+    else:
+        results = sum(pair.value is None or pair.value.agrees for pair in ops)
+        text = f"{results} of {len(ops)} results agree, {alike} with their gradients"
+    inner = [sum(one.kind == "op" for one in some) for some in comparison.alone]
+    if any(inner):
+        text += f", {inner[0]} and {inner[1]} have no counterpart"
+    return text
+
+
+def _rest(comparison: Comparison) -> Iterator[str]:
+    """The lines about types, settings, and what could not be compared."""
+    if not comparison.equal and comparison.first is None and comparison.first_gradient is None:
+        yield "no op parts them: each passes on what it gets, and rounding grows on the way"
+    if comparison.types:
+        one, other = comparison.types[0]
+        more = len(comparison.types) - 1
+        kinds = f"{dtype_name(one.dtype)} | {dtype_name(other.dtype)}"
+        yield f"types part at {called(one)}{at_line(one)}: {kinds}{f', and at {more} more' if more else ''}"
+    others = [pair for pair in comparison.pairs if pair.settings and not pair.differs]
+    if others:
+        yield f"other settings, the same numbers: {'; '.join(_set(pair) for pair in others[:NAMED])}"
+    norms = sum(_by_norms(pair) for pair in comparison.pairs)
+    if norms:
+        yield f"compared by norms and extremes alone: {norms} large tensors"
+    unknown = sum(pair.value is None and pair.left.kind == "op" and not pair.other for pair in comparison.pairs)
+    if unknown:
+        yield f"without known values, judged by inputs and settings: {unknown} of the ops"
+
+
+def _by_norms(pair: Pair) -> bool:
+    return any(one is not None and one.basis == "norms" for one in (pair.value, pair.gradient))
+
+
+def _set(pair: Pair) -> str:
+    said = ", ".join(f"{name} {told(a)} | {told(b)}" for name, (a, b) in pair.settings.items())
+    return f"{called(pair.left)}, {said}"
+
+
+def _grown(pair: Pair) -> str:
+    return f"{called(pair.left)} {'' if pair.value is None else pair.value.words}"

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from nbgrad.core.engine.state import outwards
-from nbgrad.core.graph.distance import KnownNumbers, distance, limit_of, value_of
+from nbgrad.core.graph.distance import KnownNumbers, limit_of, near, value_of
 from nbgrad.core.graph.names import path_in
 from nbgrad.core.graph.record import Record
 
@@ -22,6 +22,9 @@ _NEAR = 16
 
 _AHEAD = 48
 """So many ops that are only on one side are passed, to find an op behind them."""
+
+_FEW = 8
+"""Of more tensors with the same numbers on one side than on the other, none is matched for its numbers alone."""
 
 _FRONTS = 4
 """An op without a counterpart is represented by the counterparts of its inputs, and of those before them: so many."""
@@ -95,8 +98,8 @@ class Counterparts:
         self.of_right = [-1] * len(right.records)
         self._by_numbers()
         self._by_names()
-        self._nearly_equal()
         self._forwards()
+        self._nearly_equal()
         self._backwards()
         self._forwards()
         self._leaves()
@@ -105,14 +108,12 @@ class Counterparts:
         """The places of the records that belong together, in the order of the left graph."""
         return ((left, right) for left, right in enumerate(self.of_left) if right >= 0)
 
-    def apart(self, left: int, right: int) -> bool:
-        """Whether the numbers of two places are known to differ."""
-        found = self._distance(left, right)
-        return found is not None and not found.agrees
-
-    def _distance(self, left: int, right: int) -> Any:
-        limit = max(self.left.limits[left], self.right.limits[right])
-        return distance(self.left.numbers[left], self.right.numbers[right], limit)
+    def _near(self, left: int, right: int) -> bool:
+        """Whether the numbers of two places are known, and agree."""
+        mine, theirs = self.left.numbers[left], self.right.numbers[right]
+        if mine.shape != theirs.shape or theirs.array is None:
+            return False
+        return near(mine, theirs, max(self.left.limits[left], self.right.limits[right])) is not None
 
     def _match(self, left: int, right: int) -> None:
         self.of_left[left], self.of_right[right] = right, left
@@ -140,15 +141,18 @@ class Counterparts:
 
     def _equal(self, mine: list[int], theirs: list[int]) -> None:
         """Match tensors with the same numbers: a view and its base have them too."""
-        if len(mine) * len(theirs) <= 1024:
+        if max(len(mine), len(theirs)) <= _FEW:
             names = [[self._kind(side, at) for at in own] for side, own in ((self.left, mine), (self.right, theirs))]
             for block in SequenceMatcher(None, names[0], names[1], autojunk=False).get_matching_blocks():
                 for at in range(block.size):
                     self._match(mine[block.a + at], theirs[block.b + at])
-        one = self.left.numbers[mine[0]].array
+        one = self.left.numbers[mine[0]].head
         left = [place for place in mine if self.of_left[place] < 0]
         right = [place for place in theirs if self.of_right[place] < 0]
-        if left and right and one.size > 1:  # one number may be the same by chance
+        if one.size > 1 and len(left) == len(right):  # one number may be the same by chance
+            for pair in zip(left, right, strict=True):
+                self._match(*pair)
+        elif one.size > 1 and left and right and max(len(left), len(right)) <= _FEW:
             self._match(left[-1], right[-1])
 
     def _kind(self, side: Side, place: int) -> str:
@@ -178,29 +182,33 @@ class Counterparts:
         """Match the results that are equal up to rounding, if they have several numbers."""
         lengths: dict[Any, list[tuple[float, int]]] = defaultdict(list)
         for place, numbers in enumerate(self.right.numbers):
-            if self.of_right[place] < 0 and numbers.telling and numbers.array.size > 1:
+            if self.of_right[place] < 0 and numbers.telling and numbers.head.size > 1:
                 lengths[numbers.shape].append((numbers.length, place))
         for own in lengths.values():
             own.sort()
         coarsest = max(self.right.limits, default=0.0)
         for place, numbers in enumerate(self.left.numbers):
-            if self.of_left[place] >= 0 or not numbers.telling or numbers.array.size == 1:
+            if self.of_left[place] >= 0 or not numbers.telling or numbers.head.size == 1:
                 continue
-            near = lengths.get(numbers.shape, [])
+            known = lengths.get(numbers.shape, [])
             room = 2 * max(coarsest, self.left.limits[place]) * numbers.length
-            first = bisect_left(near, (numbers.length - room, -1))
-            last = bisect_right(near, (numbers.length + room, len(self.of_right)))
-            self._nearest(place, [at for _, at in near[first:last] if self.of_right[at] < 0])
+            first = bisect_left(known, (numbers.length - room, -1))
+            last = bisect_right(known, (numbers.length + room, len(self.of_right)))
+            self._nearest(place, [at for _, at in known[first:last] if self.of_right[at] < 0])
 
-    def _nearest(self, left: int, near: list[int]) -> None:
-        """Match a place with that of ``near`` whose numbers are closest, the same op first."""
-        if len(near) > _NEAR:
-            near = sorted(near, key=lambda at: abs(self._shift(left, at)))[:_NEAR]
-        found = []
-        for at in near:
-            apart = self._distance(left, at)
-            if apart is not None and apart.agrees and self.left.is_op(left) == self.right.is_op(at):
-                found.append((self.left.name(left) != self.right.name(at), apart.relative, at))
+    def _nearest(self, left: int, candidates: list[int]) -> None:
+        """Match a place with that of ``candidates`` whose numbers agree: the same op, and the same inputs, first."""
+        if len(candidates) > _NEAR:
+            candidates = sorted(candidates, key=lambda at: abs(self._shift(left, at)))[:_NEAR]
+        found, own = [], self.left.numbers[left]
+        for at in candidates:
+            other = self.right.numbers[at]
+            if self.left.is_op(left) == self.right.is_op(at):
+                apart = near(own, other, max(self.left.limits[left], self.right.limits[at]))
+                if apart is not None:
+                    sources = self.right.sources[at]
+                    known = sum(self.of_left[one] in sources for one in self._inputs(left) if self.of_left[one] >= 0)
+                    found.append((self.left.name(left) != self.right.name(at), -known, abs(self._shift(left, at)), at))
         if found:
             self._match(left, min(found)[-1])
 
@@ -257,7 +265,7 @@ class Counterparts:
         ahead, seen = [(start, 0.0)], {start}
         while ahead and steps < _AHEAD:
             place, far = ahead.pop(0)
-            for at in self._near(left, self.right.users[place]):
+            for at in self._users(left, self.right.users[place]):
                 steps += 1
                 if at in seen or self.of_right[at] >= 0:
                     continue
@@ -267,7 +275,7 @@ class Counterparts:
                 else:
                     ahead.append((at, far + 0.25))
 
-    def _near(self, left: int, users: list[int]) -> list[int]:
+    def _users(self, left: int, users: list[int]) -> list[int]:
         """The ``users`` of a tensor at about the place of the run where ``left`` is."""
         if len(users) <= _NEAR:
             return users
@@ -292,7 +300,7 @@ class Counterparts:
             score += 1.0
         if one.name is not None and one.name == other.name:
             score += 0.5
-        if self.left.numbers[left].telling and not self.apart(left, right):
+        if self.left.numbers[left].telling and self._near(left, right):
             score += 4.0
         return score
 

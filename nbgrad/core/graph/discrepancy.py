@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import isnan
 from typing import Any
 
@@ -12,6 +13,13 @@ from nbgrad.core.graph.record import Described, Input, Record
 
 _ADDS = frozenset({"add", "sub", "sum", "mean", "linear", "matmul"})
 """Ops that add numbers, which may cancel: what is left then is rounding."""
+
+_STEP, _DRIFT = 16, 100
+"""An op may make the distance of its inputs larger by the first factor, as long as they are not farther apart than the
+second factor times what rounding explains: in a deep network rounding grows."""
+
+RESULT = "its result"
+"""In the place of the name of an input: the gradient of the result itself differs."""
 
 _REGION = 256
 """At most so many ops that are only on one side are named together."""
@@ -30,7 +38,7 @@ class Discrepancy:
         gradient: the name of the input whose gradient differs; None for a difference of the forward.
         parts: the ops of the left and of the right that stand for it, if it is not one op on both sides, and the ops
             that are only on one side.
-        user: of a tensor, the first op that takes it on the left.
+        user: of a tensor, and of an op whose line is not known, the first op that takes it on the left.
         note: one more sentence; may be empty.
     """
 
@@ -114,7 +122,7 @@ def _dims(value: Any, rank: int) -> tuple[int, ...] | None:
     return tuple(sorted(one % rank for one in found))
 
 
-class Walk:
+class DiscrepancySearch:
     """The search for the places where the runs part. It goes through the pairs in the order of the left run.
 
     Args:
@@ -163,9 +171,20 @@ class Walk:
         apart = self.value(left, right)
         if apart is None:
             return self._made_alike(left, right)
-        if apart.agrees and apart.relative > 0 and self._exactly_alike(left, right):
+        if self._limit is None and apart.agrees and apart.relative > 0 and self._exactly_alike(left, right):
             return not self.settings(left, right)
-        return apart.agrees
+        return apart.agrees or self._grown(left, right, apart)
+
+    def _grown(self, left: int, right: int, apart: Distance) -> bool:
+        """Whether a distance is that of the inputs, which agree, and which the same op has made a little larger."""
+        if self._limit is not None or apart.relative > _DRIFT * self.limit(left, right):
+            return False
+        if self.left.name(left) != self.right.name(right) or self.left.name(left) is None:
+            return False
+        pairs = [pair for pair in self.inputs(left, right) if -1 not in pair]
+        before = max([one.relative for pair in pairs if (one := self.value(*pair)) is not None], default=0.0)
+        alike = apart.relative <= _STEP * before and all(self.agree(*pair) for pair in pairs)
+        return alike and not self.settings(left, right)
 
     def _made_alike(self, left: int, right: int) -> bool:
         """Whether the same op made both of the same inputs: for values of which nothing is known."""
@@ -206,27 +225,39 @@ class Walk:
 
         They are steps on different ways to the same numbers, such as a scale before and after a product.
         """
-        ends = {side.root for side in (self.left,)}
+        alone = self._only_setting()
         spoiled = [False] * len(self.left.records)
         for left in range(len(self.left.records) - 1, -1, -1):
             right, users = self.found.of_left[left], self.left.users[left]
-            behind = any(spoiled[user] for user in users)
+            behind = left == self.left.root or any(spoiled[user] for user in users)
             if right < 0:
-                spoiled[left] = behind or (left in ends)
-            elif not self.agree(left, right):
-                used = [at for at in self.right.users[right] if self.found.of_right[at] >= 0]
-                spoiled[left] = (
-                    behind or left in ends or not users or any(spoiled[self.found.of_right[at]] for at in used)
-                )
-                if not spoiled[left] and self.left.is_op(left) and not self._set_apart(left, right):
+                spoiled[left] = behind
+            elif self.agree(left, right):
+                apart = self.value(left, right)  # the rounding of a sum that cancels hides any difference before it
+                spoiled[left] = apart is not None and apart.relative > _DRIFT * self.limit(left, right)
+            else:
+                used = [self.found.of_right[at] for at in self.right.users[right] if self.found.of_right[at] >= 0]
+                spoiled[left] = behind or not users or any(spoiled[at] for at in used)
+                if not spoiled[left] and self.left.is_op(left) and not self._set_apart(left, right, alone):
                     self.found.part(left)
 
-    def _set_apart(self, left: int, right: int) -> bool:
-        """Whether the same op computes something else of the same inputs: then it does not matter what comes later."""
+    def _only_setting(self) -> bool:
+        """Whether all ops have counterparts, and only one of them has other arguments: nothing can make up for it."""
+        for side, known in ((self.left, self.found.of_left), (self.right, self.found.of_right)):
+            if any(other < 0 and side.is_op(at) for at, other in enumerate(known)):
+                return False
+        pairs = ((left, right) for left, right in self.found.pairs() if self.left.is_op(left))
+        return sum(self.left.name(a) != self.right.name(b) or bool(self.settings(a, b)) for a, b in pairs) == 1
+
+    def _set_apart(self, left: int, right: int, alone: bool) -> bool:
+        """Whether the same op computes something else of the same inputs: then it does not matter what comes later.
+
+        A number among the inputs may be made up for by another one, unless it is ``alone``.
+        """
         if self.left.name(left) != self.right.name(right):
             return False
         one = self.left.records[left]
-        numbers = {known.name for known in one.inputs if known.source is None}
+        numbers = set() if alone else {known.name for known in one.inputs if known.source is None}
         pairs = [pair for pair in self.inputs(left, right) if -1 not in pair]
         return bool(self.settings(left, right).keys() - numbers) and all(self.agree(*pair) for pair in pairs)
 
@@ -251,7 +282,7 @@ class Walk:
         return [(left, right)]
 
     def _origins(self, left: int, right: int) -> Iterator[tuple[Discrepancy, tuple[str, int, int]]]:
-        """What explains that two results differ; nothing if an earlier op does."""
+        """The reasons why two results differ; none if an earlier op is the reason."""
         if self._ended(left, right):
             yield from self._region(left, right, [(left, right)])
             return
@@ -278,8 +309,19 @@ class Walk:
             both = (*parts[0], one), (*parts[1], other)
             note = "the results between are not known"
             return Discrepancy("op", both[0][0], both[1][0], {}, apart, parts=both, user=one, note=note)
-        note = "" if settings or apart is None else _drawn(one)
+        note = "" if settings or apart is None else _drawn(one) or self._since(left, right)
         return Discrepancy("op", one, other, settings, apart, note=note)
+
+    def _since(self, left: int, right: int) -> str:
+        """A sentence on where the numbers were last equal bit for bit, if rounding before this op has grown."""
+        before = [self.value(*pair) for pair in self.inputs(left, right) if -1 not in pair]
+        if not any(one is not None and one.relative > 0 for one in before):
+            return ""
+        for a, b in self.found.pairs():
+            known = self.value(a, b)
+            if known is not None and known.relative > 0 and self.left.is_op(a):
+                return f"its inputs are not equal bit for bit since {self.left.records[a].run}"
+        return ""
 
     def _unseen(self, left: int, right: int) -> list[tuple[int, int]]:
         """The ops before two results whose own results are not known, in the order of the run."""
@@ -308,7 +350,7 @@ class Walk:
     def _region(
         self, left: int, right: int, wrong: list[tuple[int, int]] | None
     ) -> Iterator[tuple[Discrepancy, tuple[str, int, int]]]:
-        """What lies between two results that differ and the results before them that have counterparts.
+        """The ops between two results that differ and the results before them that have counterparts.
 
         ``wrong`` are the pairs of inputs that are looked at; None for all of them, if two different ops are compared.
         """
@@ -365,6 +407,23 @@ class Walk:
         record = side.records[place]
         return record.full_name or record.run
 
+    def lacking(self) -> tuple[list[Record], list[Record]]:
+        """The ops of each side without a counterpart before results that differ: not those inside of an equal op."""
+        sides = (self.left, self.found.of_left), (self.right, self.found.of_right)
+        return tuple([side.records[at] for at in self._lacking(side, known)] for side, known in sides)  # type: ignore[return-value]  # two
+
+    def _lacking(self, side: Side, known: list[int]) -> list[int]:
+        found, wrong = list[int](), [False] * len(known)
+        for at in range(len(known) - 1, -1, -1):
+            if known[at] >= 0:
+                wrong[at] = not self.agree(*((at, known[at]) if side is self.left else (known[at], at)))
+            elif side.is_op(at):
+                users = side.users[at]
+                wrong[at] = not users or any(wrong[user] for user in users)
+                if wrong[at]:
+                    found.append(at)
+        return found[::-1]
+
     # The backward.
 
     def backward(self) -> Iterator[Discrepancy]:
@@ -383,7 +442,7 @@ class Walk:
         if one.gradient is None or other.gradient is None:
             return False
         apart = self.gradient(left, right)
-        return apart is not None and apart.agrees
+        return apart is not None and apart.relative <= self._room  # rounding noise would explain what it passes on
 
     def _same_values(self, left: int, right: int) -> bool:
         pairs = [pair for pair in self.inputs(left, right) if -1 not in pair]
@@ -392,18 +451,21 @@ class Walk:
     def gradient(self, left: int, right: int) -> Distance | None:
         """How far the gradients of two results are apart; None where that is not known."""
         one, other = self.left.records[left], self.right.records[right]
-        if one.gradient is None or other.gradient is None:
+        if one.gradient is None or other.gradient is None or one.several != other.several:
             return None
         noise = max(
             [_arriving(side, at) for side, own in ((self.left, left), (self.right, right)) for at in side.users[own]],
             default=0.0,
         )
-        limit = self._coarsest if self._limit is None else self._limit
-        return distance(gradient_of(one.gradient, one.dtype), gradient_of(other.gradient, other.dtype), limit, noise)
+        return distance(
+            gradient_of(one.gradient, one.dtype), gradient_of(other.gradient, other.dtype), self._room, noise
+        )
 
-    @property
-    def _coarsest(self) -> float:
-        """The limit of gradients: a backward uses all values of the run."""
+    @cached_property
+    def _room(self) -> float:
+        """How far gradients may be apart: a backward uses all values of the run."""
+        if self._limit is not None:
+            return self._limit
         ends = [(side.root, side.limits) for side in (self.left, self.right)]
         return max([limits[root] for root, limits in ends if root is not None], default=0.0)
 
@@ -421,19 +483,27 @@ class Walk:
             if (mine.gradient is None) != (theirs.gradient is None):
                 side = "left" if theirs.gradient is None else "right"
                 note = f"only the {side} one passes a gradient to {mine.name}"
-                yield Discrepancy("op", one, other, self.settings(left, right), None, mine.name, note=note)
+                yield self._wrong(left, right, None, mine.name, note)
             elif mine.gradient is not None and theirs.gradient is not None:
                 apart = self._passed(left, right, mine, theirs)
                 if apart is not None and not apart.agrees:
-                    yield Discrepancy("op", one, other, self.settings(left, right), apart, mine.name)
+                    yield self._wrong(left, right, apart, mine.name)
+
+    def _wrong(self, left: int, right: int, apart: Distance | None, name: str, note: str = "") -> Discrepancy:
+        """The same op with another gradient of the input ``name``."""
+        one, other = self.left.records[left], self.right.records[right]
+        users = self.left.users[left]
+        user = self.left.records[users[0]] if users and one.place is None else None
+        return Discrepancy("op", one, other, self.settings(left, right), apart, name, user=user, note=note)
 
     def _passed(self, left: int, right: int, mine: Input, theirs: Input) -> Distance | None:
         one, other = self.left.records[left], self.right.records[right]
         if mine.gradient is None or theirs.gradient is None:
             return None
         noise = max(_arriving(self.left, left), _arriving(self.right, right)) if self._limit is None else 0.0
-        limit = self._coarsest if self._limit is None else self._limit
-        return distance(gradient_of(mine.gradient, one.dtype), gradient_of(theirs.gradient, other.dtype), limit, noise)
+        return distance(
+            gradient_of(mine.gradient, one.dtype), gradient_of(theirs.gradient, other.dtype), self._room, noise
+        )
 
     def _around(self, left: int, right: int) -> Iterator[Discrepancy]:
         """A result whose gradient differs although those behind it agree, with different ops in between."""
@@ -442,17 +512,35 @@ class Walk:
             return
         mine = self._behind(self.left, self.found.of_left, left)
         theirs = self._behind(self.right, self.found.of_right, right)
-        if mine is None or theirs is None or not (mine[0] or theirs[0] or self._changed(mine[1])):
+        if mine is None or theirs is None:
+            return
+        if not (mine[0] or theirs[0] or self._changed(mine[1])):
+            if mine[1] and all(self._passes_alike(user, left) for user in mine[1]):
+                both = self.left.records[left], self.right.records[right]
+                yield Discrepancy("op", *both, {}, apart, RESULT, note="those that are added agree: a hook changes it")
             return
         edges = {(at, self.found.of_left[at]) for at in mine[1]} | {(self.found.of_right[at], at) for at in theirs[1]}
         if edges and all(self._arrives(*edge) and self.agree(*edge) for edge in edges):
-            one, other = max(edges)
+            last = max(edges)
             parts = (
                 tuple([self.left.records[at] for at in mine[0]]),
                 tuple([self.right.records[at] for at in theirs[0]]),
             )
             name = self.left.records[left].full_name or self.left.records[left].run
-            yield Discrepancy("op", self.left.records[one], self.right.records[other], {}, apart, name, parts)
+            yield Discrepancy("op", self.left.records[last[0]], self.right.records[last[1]], {}, apart, name, parts)
+
+    def _passes_alike(self, user: int, source: int) -> bool:
+        """Whether a left op passes on to ``source`` the same gradient as its counterpart does."""
+        other = self.found.of_left[user]
+        if not self._judged(user, other):
+            return False
+        mine, theirs = self.left.records[user].inputs, self.right.records[other].inputs
+        passed = [
+            self._passed(user, other, one, another)
+            for one, another, at in zip(mine, theirs, self.left.sources[user], strict=False)
+            if at == source
+        ]
+        return all(one is not None and one.agrees and one.basis == "all numbers" for one in passed)
 
     def _changed(self, places: list[int]) -> bool:
         """Whether another op stands at one of these left places on the right."""

@@ -1,13 +1,14 @@
 """``Distance``: how far the numbers of two tensors are apart, in units that have a meaning, and how far they may be."""
 
 from functools import cached_property
-from math import isfinite, isinf, isnan
+from math import isfinite, isinf, isnan, prod, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from nbgrad.core.engine.tensor_data import dtype_name
+from nbgrad.core.engine.torch_reads import SAMPLE
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
 
@@ -38,6 +39,9 @@ def noise_of(dtype: torch.dtype) -> float:
     """The rounding of a sum that cancels, as a part of the norm of what is added."""
     return _NOISE * torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
 
+
+_TINY = 1000
+"""Numbers below so many times the smallest one that has all digits are rounded more than others."""
 
 _COUNTED = 1e5
 """More ulps than this say no more than the percentage."""
@@ -87,7 +91,7 @@ class Distance(NamedTuple):
 
 
 class KnownNumbers:
-    """What is known of the numbers of a tensor.
+    """The known numbers of a tensor.
 
     Attributes:
         shape, dtype: of the tensor.
@@ -101,36 +105,42 @@ class KnownNumbers:
         self.dtype = dtype
         self._stats = stats
         known = None if stats is None else stats.array
-        self.whole = known is not None
+        self.whole = False
         found = sample if known is None else known
         self.array: Any = None
         if found is not None and found.dtype.kind in "fiubc":
             self.array = found.astype(np.complex128 if found.dtype.kind == "c" else np.float64).ravel()
+            self.whole = known is not None or found.size == prod(shape)
+
+    @cached_property
+    def head(self) -> Any:
+        """The sample, or the first numbers of a small tensor, of which no more may be known on the other side."""
+        return None if self.array is None else self.array[:SAMPLE]
 
     @cached_property
     def norm(self) -> float | None:
         """The Euclidean norm of the tensor; None if it is not known."""
         return None if self._stats is None else self._stats.norm
 
-    @property
+    @cached_property
     def length(self) -> float:
-        """The norm of ``array``; 0 where it is not known."""
-        return 0.0 if self.array is None else float(np.linalg.norm(self.array))
+        """The norm of ``head``; 0 where it is not known."""
+        return 0.0 if self.head is None else _length(self.head)
 
     @cached_property
     def key(self) -> tuple[tuple[int, ...], bytes] | None:
         """The same for equal numbers in one shape; None where they are not known."""
-        return None if self.array is None else (self.shape, (self.array + 0.0).tobytes())
+        return None if self.head is None else (self.shape, (self.head + 0.0).tobytes())
 
     @cached_property
     def telling(self) -> bool:
         """Whether tensors with these numbers are probably the same one: zeros and ones are everywhere."""
-        if self.array is None or not self.array.size:
+        if self.head is None or not self.head.size:
             return False
-        first = self.array[0]
-        if self.array.size == 1:
+        first = self.head[0]
+        if self.head.size == 1:
             return bool(first not in (0.0, 1.0, -1.0))
-        return bool((self.array != first).any())
+        return bool((self.head != first).any())
 
     @property
     def ends(self) -> tuple[float, float, float]:
@@ -140,12 +150,12 @@ class KnownNumbers:
 
 
 def value_of(record: Record) -> KnownNumbers:
-    """What is known of the numbers of a record."""
+    """The known numbers of a record."""
     return KnownNumbers(record.shape, record.dtype, record.value, record.sample)
 
 
 def gradient_of(stats: Stats, dtype: torch.dtype) -> KnownNumbers:
-    """What is known of a gradient."""
+    """The known numbers of a gradient."""
     return KnownNumbers(stats.shape, dtype, stats)
 
 
@@ -162,8 +172,10 @@ def distance(left: KnownNumbers, right: KnownNumbers, limit: float, noise: float
         return None
     unit = max(left.dtype, right.dtype, key=limit_of)
     a, b = left.array, right.array
-    if a is None or b is None or a.shape != b.shape:
+    if a is None or b is None:
         return _by_norms(left, right, limit, unit)
+    if a.size != b.size:
+        a, b = left.head, right.head
     if left.whole and right.whole:
         return _by_elements(a, b, (limit, noise), unit, "all numbers")
     known, told = _by_norms(left, right, limit, unit), _by_elements(a, b, (limit, noise), unit, "a sample")
@@ -173,18 +185,37 @@ def distance(left: KnownNumbers, right: KnownNumbers, limit: float, noise: float
 def _by_elements(a: Any, b: Any, room: tuple[float, float], unit: torch.dtype, basis: str) -> Distance:
     """The distance of two arrays, where ``room`` is how far they may be apart: a part of the norm, and a norm."""
     limit, noise = room
+    if a.tobytes() == b.tobytes():
+        return Distance(0.0, 1.0, 0.0, dtype_name(unit), limit, basis)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     if same.all():
         return Distance(0.0, 1.0, 0.0, dtype_name(unit), limit, basis)
     with np.errstate(all="ignore"):
         apart = np.where(same, 0, a - b)
-        norms = float(np.linalg.norm(a)), float(np.linalg.norm(b))
-        off, length = float(np.linalg.norm(apart)), max(norms)
+        norms = _length(a), _length(b)
+        off, length = _length(apart), max(norms)
         relative = off / length if isfinite(off) and isfinite(length) else float("inf")
         cosine = float(np.vdot(a, b).real / (norms[0] * norms[1])) if all(norms) and isfinite(relative) else None
-        most = float(max(np.abs(a).max(), np.abs(b).max()))
-        ulps = _ulps(float(np.abs(apart).max()), most, unit)
+        ulps = _ulps(float(abs(apart).max()), float(max(abs(a).max(), abs(b).max())), unit)
+    noise += _TINY * _least(unit) * sqrt(a.size)
     return Distance(relative, cosine, ulps, dtype_name(unit), max(limit, noise / length if length else 0.0), basis)
+
+
+def _length(array: Any) -> float:
+    """The Euclidean norm."""
+    return sqrt(float(np.vdot(array, array).real))
+
+
+def _least(dtype: torch.dtype) -> float:
+    """The smallest number of a type that has all its digits."""
+    return torch.finfo(dtype).smallest_normal if dtype.is_floating_point or dtype.is_complex else 0.0
+
+
+def near(left: KnownNumbers, right: KnownNumbers, limit: float) -> float | None:
+    """The relative distance of what is known on both sides of tensors of one shape, if it is within ``limit``."""
+    apart = left.head - right.head
+    off, length = float(np.vdot(apart, apart).real), max(left.length, right.length)
+    return sqrt(off) / length if length and off <= (limit * length) ** 2 else None
 
 
 def _by_norms(left: KnownNumbers, right: KnownNumbers, limit: float, unit: torch.dtype) -> Distance | None:
@@ -200,7 +231,8 @@ def _by_norms(left: KnownNumbers, right: KnownNumbers, limit: float, unit: torch
         return Distance(0.0 if equal else float("inf"), None, None, dtype_name(unit), limit, "norms")
     ends = max(*map(abs, left.ends), *map(abs, right.ends))
     parts = [abs(a - b) / scale for (a, b), scale in zip(pairs, (most, ends, ends), strict=True) if scale]
-    return Distance(max(parts, default=0.0), None, None, dtype_name(unit), limit, "norms")
+    least = _TINY * _least(unit) / most if most else 0.0
+    return Distance(max(parts, default=0.0), None, None, dtype_name(unit), max(limit, least), "norms")
 
 
 def _ulps(apart: float, most: float, dtype: torch.dtype) -> float | None:

@@ -3,7 +3,7 @@
 Every op that is recorded makes some, so this is compiled.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 from weakref import ref
 
@@ -129,8 +129,17 @@ class Notes:
         elif data.nbytes <= _MODERATE and held_by(data, data.nbytes) <= 2 * data.nbytes:
             self.constants.add(id, data)
 
-    def keep_sample(self, id: int, data: Any) -> None:
-        """Keep some numbers of a larger result, by which graphs are compared."""
+    def keep(self, ids: Container[int]) -> None:
+        """Drop the numbers of all records but ``ids``."""
+        self.values.keep(ids)
+        self.constants.keep(ids)
+        self.samples = {id: sample for id, sample in self.samples.copy().items() if id in ids}
+
+    def keep_value(self, id: int, data: Any, shape: tuple[int, ...]) -> None:
+        """Keep a result if it is small, and some numbers of a larger one, by which graphs are compared."""
+        if few(shape):
+            self.values.add(id, data)
+            return
         sample = sample_of(data)
         if sample is not None:
             self.samples[id] = sample
@@ -138,10 +147,13 @@ class Notes:
                 self.samples = {one: self.samples[one] for one in list(self.samples)[_SAMPLES // 2 :]}
 
     def sample(self, id: int, fact: "Ran | Outer") -> bytes | None:
-        """Some numbers of a larger tensor: of a result as it was made, of a leaf its present ones."""
+        """Some numbers of a tensor whose values are not kept: a result as it was made, a leaf as it is."""
         tensor = fact.thing() if isinstance(fact, Outer) and fact.thing is not None else None
         data = None if tensor is None else data_of(tensor)
-        return self.samples.get(id) if data is None else sample_of(data)
+        if data is not None:
+            return sample_of(data)
+        found = self.samples.get(id)
+        return self.values.firsts(id) if found is None else found
 
     def kept_gradient(self, id: int) -> torch.Tensor | None:
         """The gradient itself, while the graph is open and keeps it."""

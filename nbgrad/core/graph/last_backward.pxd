@@ -21,8 +21,12 @@ cdef class SmallValue:
 @cython.locals(numbers=SmallValue)
 cdef long long _taken(object held) except -1
 
+@cython.locals(numbers=SmallValue)
+cdef object _first_numbers(object held)
+
 @cython.final
 cdef class Values:
+    cdef dict _firsts
     cdef dict _held
     cdef long long _room
     @cython.locals(made=SmallValue)

@@ -11,6 +11,7 @@ import torch
 
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.engine.torch_reads import SAMPLE as SAMPLE_SIZE, numbers_of as memory_of
 from nbgrad.core.graph.stats import (
     SAMPLE,
     SMALL,
@@ -38,6 +39,9 @@ _SMALL_BYTES = 8 * SMALL
 _LEAST = 2 * SAMPLE  # the bytes of the smallest tensors of more numbers, those of half precision
 
 _STRIDED = torch.strided
+
+_FIRSTS = 1 << 15
+"""Of so many values that have no room any more the first numbers stay: they take at most 10 megabytes in float32."""
 
 OBJECT = 640
 """The bytes that a tensor takes besides its elements, as they were measured."""
@@ -91,15 +95,27 @@ def _taken(held: Any) -> int:
     return size
 
 
+def _first_numbers(held: Any) -> bytes | None:
+    """The first numbers of what is kept as a value: of few, all; None where they are not floats on the CPU."""
+    if type(held) is SmallValue:
+        numbers: SmallValue = held
+        return numbers.memory[: SAMPLE_SIZE * numbers.dtype.itemsize]
+    data = _unchanged(*held[:2])
+    memory = None if data is None else memory_of(data)
+    return None if data is None or memory is None else memory[: SAMPLE_SIZE * data.dtype.itemsize]
+
+
 class Values:
     """The values of small results, to show them: the newest ones, within a fixed number of bytes.
 
-    A window into larger memory is copied, so that two megabytes is all that they keep alive.
+    A window into larger memory is copied, so that two megabytes is all that they keep alive. Of values that have no
+    room any more the first numbers stay.
     """
 
-    __slots__ = ("_held", "_room")
+    __slots__ = ("_firsts", "_held", "_room")
 
     def __init__(self) -> None:
+        self._firsts: dict[int, bytes] = {}
         self._held: dict[int, Any] = {}  # a tensor, torch's version of it then and its bytes; or ``SmallValue``
         self._room = VALUES
 
@@ -125,7 +141,16 @@ class Values:
         self._room -= size  # first: after an interrupt in between there seems to be less room, never more
         self._held[id] = held
         if self._room < 0:
-            self.keep(set(list(self._held)[len(self._held) // 2 :]))
+            held = list(self._held.items())
+            newest = held[len(held) // 2 :]
+            firsts = {id: first for id, one in held[: len(held) // 2] if (first := _first_numbers(one)) is not None}
+            firsts = dict([*self._firsts.items(), *firsts.items()][-_FIRSTS:])
+            self.keep({id for id, _ in newest})
+            self._firsts = firsts
+
+    def firsts(self, id: int) -> bytes | None:
+        """The first 64 numbers of a value of ``id`` that has no room any more, in its element type."""
+        return self._firsts.get(id)
 
     def keep(self, ids: Container[int]) -> None:
         """Drop the values of all records but ``ids``."""
@@ -136,6 +161,7 @@ class Values:
                 room -= _taken(held)
         self._held = kept
         self._room = room
+        self._firsts = {id: first for id, first in self._firsts.items() if id in ids}
 
     def is_finite(self, id: int) -> bool:
         """Whether the value of ``id`` is finite; also true if it is not known, is not one number, or is on a GPU."""

@@ -151,12 +151,8 @@ class Listener(Observer):
         scope = state.scope
         node.place = scope.place if scope is not None and scope.place is not None else user_place()
         self._keep(node, sources, _CPU if out.is_cpu else out.device, scope)  # .device makes a new object
-        if not self.watch:
-            return
-        if few(out.shape if node.outputs else node.shape):
-            self.notes.values.add(node.seq, out)
-        else:
-            self.notes.keep_sample(node.seq, out)
+        if self.watch:
+            self.notes.keep_value(node.seq, out, out.shape if node.outputs else node.shape)
 
     def on_torch_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor | None) -> None:
         """Keep the facts of an op of torch's, and its value if it is small."""
@@ -201,10 +197,8 @@ class Listener(Observer):
         nested = -1 in node.shape or (out is not None and out.is_nested)
         if nested or (out is not None and type(out) not in _PLAIN):
             self.unread["nested tensors" if nested else type(out).__name__] = None
-        elif out is not None and few(node.shape):
-            self.notes.values.add(node.seq, out.detach())
         elif out is not None:
-            self.notes.keep_sample(node.seq, out)
+            self.notes.keep_value(node.seq, out.detach() if few(node.shape) else out, node.shape)
 
     def on_torch_left_out(self, name: str, records: bool) -> None:
         """Remember the first ones, for the message about a graph in which nothing else ran."""
@@ -319,9 +313,7 @@ class Listener(Observer):
         self._met = {key: met for key, met in self._met.copy().items() if met[3] in self.outer}
         self.uses.behind = {id: cuts for id, cuts in self.uses.behind.copy().items() if id in self.outer}
         kept = self.ops.keys() | self.outer.keys()
-        notes.values.keep(kept)
-        notes.constants.keep(kept)
-        notes.samples = {id: sample for id, sample in notes.samples.copy().items() if id in kept}
+        notes.keep(kept)
         notes.things = {id: thing for id, thing in notes.things.copy().items() if id in kept}
         notes.earlier = {id: title for id, title in notes.earlier.copy().items() if id in kept}
         notes.known = {id: value for id, value in notes.known.copy().items() if id in kept}
@@ -786,9 +778,7 @@ class Listener(Observer):
 
     def let_go(self) -> None:
         """Drop all facts, and every tensor: the graph has taken what it shows."""
-        self.notes.values.keep(())
-        self.notes.constants.keep(())
-        self.notes.samples = {}
+        self.notes.keep(())
         self.updates.drop()  # a step may have been interrupted
         self.ops, self.outer, self.constants, self._met, self.before, self.running = {}, {}, {}, {}, {}, None
 

@@ -5,6 +5,7 @@ which the processes have met. It reads the other parts on request. So a process 
 """
 
 import json
+import os
 from dataclasses import dataclass
 from math import inf, sqrt
 from time import monotonic, sleep
@@ -291,8 +292,9 @@ def _spread(norms: tuple[float, ...], average: float, precision: float) -> float
 
 
 def check_group(wanted: bool) -> None:
-    """Raise a RuntimeError if ranks should be compared, and there is no process group."""
-    if wanted and not (dist.is_available() and dist.is_initialized()):
+    """Raise a RuntimeError if ranks should be compared, and there is no process group and none can be expected."""
+    launched = {"RANK", "WORLD_SIZE"} <= os.environ.keys()  # as torchrun does: the program makes the group later
+    if wanted and not (dist.is_available() and (dist.is_initialized() or launched)):
         raise RuntimeError(
             "ranks=True compares the processes of a group, and there is none: call "
             "torch.distributed.init_process_group('gloo') first, in a program that torchrun has started"

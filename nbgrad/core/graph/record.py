@@ -164,9 +164,10 @@ class Record(NamedTuple):
 
     @property
     def sample(self) -> "np.ndarray[Any, Any] | None":
-        """64 numbers of a larger tensor as it was made, in float64; None for small tensors and outside of the CPU.
+        """64 numbers of a tensor as it was made, in float64; None where all are in ``value``, and outside of the CPU.
 
-        Their positions in the flattened tensor only depend on how many numbers it has: see ``sample_of``.
+        Their positions in the flattened tensor only depend on how many numbers it has (``sample_of``). Of a tensor with
+        at most 1,024 numbers, whose values had no room, they are the first ones.
         """
         memory = self.statistics.sample
         if memory is None:

@@ -4,8 +4,11 @@ What many records share stands once, in a table: ops, module calls, classes of m
 stand in columns. A row of a table refers only to earlier rows, so nothing that is read can go in a circle.
 """
 
+import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import accumulate, pairwise
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -30,7 +33,7 @@ from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.record import Input, Record, TakenStatistics
 from nbgrad.core.graph.saved_op import OpRow
-from nbgrad.core.graph.saved_stats import Columns, StatsColumns, stats_of
+from nbgrad.core.graph.saved_stats import Columns, StatsColumns, column, stats_of
 from nbgrad.core.graph.slowest import Times
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.typed_json import Change, JsonForm, MismatchError, Unread
@@ -70,7 +73,7 @@ class SavedFacts:
 
 
 class _RecordRow(NamedTuple):
-    """A record in a file. Its inputs say which records it came from."""
+    """A record in a file. Its inputs say which records it came from. ``memory`` is that of its sample."""
 
     id: int
     kind: Literal["op", "parameter", "leaf", "constant", "outside"]
@@ -91,14 +94,16 @@ class _RecordRow(NamedTuple):
     gradient: Stats | None
     inputs: tuple[Input, ...]
     since: Since | None
+    memory: bytes | None
 
     @classmethod
     def of(cls, record: Record) -> "_RecordRow":
-        return cls(*[getattr(record, name) for name in cls._fields])
+        known = [getattr(record, name) for name in cls._fields if name != "memory"]
+        return cls(*[*known, record.statistics.sample])
 
     def record(self, graph: object) -> Record:
         """The record again, of a graph that only ``graph`` identifies."""
-        told = TakenStatistics(self.value, self.gradient, self.inputs, self.since)
+        told = TakenStatistics(self.value, self.gradient, self.inputs, self.since, self.memory)
         own = {name: getattr(self, name) for name in _RecordRow._fields if name in Record._fields}
         sources = tuple([one.source for one in self.inputs])
         return Record(**own, parents=sources, leaf=None, graph=graph, statistics=told)
@@ -160,6 +165,9 @@ class _HistoryRow(NamedTuple):
 _LINES = (1 << 31) - 2
 """The largest number of a line."""
 
+DEPTH = 2_000
+"""Scopes are nested at most so deep: to ask each of many ops for all scopes around it would take hours."""
+
 _ELEMENTS = 1 << 56
 """A tensor with so many elements fits into no memory, and its bytes into no integer of 64 bits."""
 
@@ -197,8 +205,10 @@ class _FactWriter:
         self._tables = {name: _Table() for name in _TABLES}
         self._stats = StatsColumns()
         self._columns: dict[str, Any] = {}
+        self._memory: list[bytes] = []
         plain: dict[Any, Change] = {
-            Stats: self._stats.place, OpInfo: self._op, Scope: self._scope, Place: self._place, Record: self._record,
+            bytes: self._bytes, Stats: self._stats.place,
+            OpInfo: self._op, Scope: self._scope, Place: self._place, Record: self._record,
             Finding: self._finding, History: self._history, Frame: self._frame, list[BackwardLoss]: self._losses,
             torch.dtype: dtype_name, torch.device: str, Any: settings.written,
         }  # fmt: skip
@@ -206,10 +216,16 @@ class _FactWriter:
 
     def written(self, facts: SavedFacts) -> tuple[dict[str, Any], dict[str, Any]]:
         found = {"facts": self._form.written(facts, SavedFacts)}
+        self._columns["memory.size"] = np.array([len(one) for one in self._memory], "<i8")
+        self._columns["memory.raw"] = np.frombuffer(b"".join(self._memory), np.uint8)
         shapes, dtypes, columns = self._stats.columns()
         tables = {name: table.rows for name, table in self._tables.items()}
         found |= {"tables": {**tables, "shapes": shapes, "dtypes": dtypes}}
         return found, self._columns | {f"stats.{name}": column for name, column in columns.items()}
+
+    def _bytes(self, memory: bytes) -> int:
+        self._memory.append(memory)
+        return len(self._memory) - 1
 
     def _row(self, table: str, key: Hashable, thing: Any, row: Callable[[Any], Any]) -> int:
         return self._tables[table].place(key, thing, row)
@@ -283,9 +299,11 @@ class _FactReader:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._rows: dict[str, list[Any]] = {name: [] for name in (*_TABLES, "stats")}
+        self._depths: list[int] = []  # of the scopes
+        self._rows: dict[str, list[Any]] = {name: [] for name in (*_TABLES, "memory", "stats")}
         plain: dict[Any, Change] = {
-            Stats: self._from("stats"), OpInfo: self._from("ops"), Scope: self._from("scopes"),
+            bytes: self._from("memory"), Stats: self._from("stats"),
+            OpInfo: self._from("ops"), Scope: self._from("scopes"),
             Place: self._from("places"), Finding: self._from("findings"), Record: self._record,
             History: self._history, Frame: self._frame_row, list[BackwardLoss]: self._losses,
             torch.dtype: settings.dtype_of, torch.device: settings.device_of, Any: settings.read,
@@ -309,6 +327,7 @@ class _FactReader:
             raise MismatchError(f"an object with {', '.join(_TABLES)}, shapes and dtypes", "tables")
         shapes = self._form.read(tables["shapes"], list[tuple[int, ...]])
         self._rows["stats"] = stats_of(shapes, self._form.read(tables["dtypes"], list[str]), self._part("stats."))
+        self._rows["memory"] = self._pieces()
         self._rows["ops"] = [row.op() for row in self._form.read(tables["ops"], list[OpRow])]
         self._rows["kinds"] = [
             Kind.told(row.name, row.formula, row.about, ours=row.ours, installed=row.installed)
@@ -333,11 +352,22 @@ class _FactReader:
 
         return row
 
+    def _pieces(self) -> list[bytes]:
+        """Pieces of memory, which stand one after another."""
+        ends = list(accumulate(column(self._columns, "memory.size", "i"), initial=0))
+        held = bytes(column(self._columns, "memory.raw", "u"))
+        if ends != sorted(ends) or ends[-1] != len(held):
+            raise MismatchError("pieces of memory that fit the column", "numbers")
+        return [held[start:end] for start, end in pairwise(ends)]
+
     def _part(self, begin: str) -> Columns:
         return {name.removeprefix(begin): one for name, one in self._columns.items() if name.startswith(begin)}
 
     def _scope(self, row: _ScopeRow) -> Scope:
         parent = None if row.parent is None else self._from("scopes")(row.parent)
+        self._depths.append(1 if row.parent is None else self._depths[row.parent] + 1)
+        if self._depths[-1] > DEPTH:
+            raise MismatchError("a scope around which fewer others are", "tables.scopes")
         if row.kind is None:
             return Scope(row.label, parent)
         return told_scope(row.label, self._from("kinds")(row.kind), parent)
@@ -346,6 +376,8 @@ class _FactReader:
         row: _RecordRow = self._form.read(data, _RecordRow)
         if (row.op is None) == (row.kind == "op"):
             raise MismatchError("a record with an op if, and only if, it is one")
+        if row.memory is not None and not (row.memory and len(row.memory) % _bytes_of(row.dtype) == 0):
+            raise MismatchError("a record with numbers of its own element type")
         return row.record(self)
 
     def _frame_row(self, data: Any) -> Frame:
@@ -369,23 +401,27 @@ class _FactReader:
         return History(found)
 
     def _losses(self, data: Any) -> list[BackwardLoss]:
-        values, places = self._optional("losses.value"), self._column("losses.place")
+        values, places = self._optional("losses.value"), column(self._columns, "losses.place", "i")
         if not data == len(values) == len(places):
             raise MismatchError("as many as there are in their columns")
         known = [self._from("places")(place) for place in places]
         return [BackwardLoss(at, value, place) for at, (value, place) in enumerate(zip(values, known, strict=True), 1)]
 
-    def _column(self, name: str) -> list[Any]:
-        if name not in self._columns or self._columns[name].ndim != 1:
-            raise MismatchError(f"a file with the column {name}", "numbers")
-        numbers: list[Any] = self._columns[name].tolist()
-        return numbers
-
     def _optional(self, name: str) -> list[float | None]:
-        numbers, known = self._column(name), self._column(f"{name}.known")
+        numbers, known = column(self._columns, name, "f"), column(self._columns, f"{name}.known", "u")
         if len(numbers) != len(known):
             raise MismatchError(f"a file with as many {name} as it says", "numbers")
         return [number if there else None for number, there in zip(numbers, known, strict=True)]
+
+
+@cache
+def _bytes_of(dtype: torch.dtype) -> int:
+    """The bytes of a number whose sample can be read; more than any sample has for another element type."""
+    try:
+        torch.frombuffer(bytearray(dtype.itemsize), dtype=dtype).double()
+    except (RuntimeError, ValueError):
+        return sys.maxsize
+    return dtype.itemsize
 
 
 def _place(row: _PlaceRow) -> Place:

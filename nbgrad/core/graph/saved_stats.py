@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,19 @@ _MAGNITUDES, _RAW, _COUNTS, _SAMPLE = 8, 16, 32, 64
 
 _NUMBERS = frozenset("fiubc")
 """The kinds of numpy's element types that numbers are kept in."""
+
+
+def column(columns: Columns, name: str, kind: Literal["f", "i", "u"]) -> list[Any]:
+    """The numbers of a column, whose element type in numpy is of that kind.
+
+    Raises:
+        MismatchError: there is no such column.
+    """
+    found = columns.get(name)
+    if found is None or found.ndim != 1 or found.dtype.kind != kind:
+        raise MismatchError(f"a file with the column {name}", "numbers")
+    numbers: list[Any] = found.tolist()
+    return numbers
 
 
 class StatsColumns:
@@ -76,7 +89,7 @@ def stats_of(shapes: list[tuple[int, ...]], dtypes: list[str], columns: Columns)
     """
     try:
         return _stats_of(shapes, dtypes, columns)
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError, StopIteration, RuntimeError):
+    except (IndexError, TypeError, ValueError, OverflowError, StopIteration):
         raise MismatchError("columns of statistics that fit each other", "numbers") from None
 
 
@@ -86,10 +99,12 @@ def _stats_of(shapes: list[tuple[int, ...]], dtypes: list[str], columns: Columns
             raise ValueError(dtype)
     if any(size < 0 for shape in shapes for size in shape):
         raise ValueError(shapes)
-    names = ("shape", "dtype", "facts", "norm", *_OPTIONAL, "nan", "inf")
-    table = list(zip(*[columns[name].tolist() for name in names], strict=True))
-    raws = _raws(table, shapes, dtypes, columns["raw"].tobytes())
-    counts, samples = _counts(columns), iter(columns["sample"].tolist())
+    kinds: list[tuple[Literal["f", "i", "u"], tuple[str, ...]]] = [
+        ("i", ("shape", "dtype")), ("u", ("facts",)), ("f", ("norm", *_OPTIONAL)), ("i", ("nan", "inf")),
+    ]  # fmt: skip
+    table = list(zip(*[column(columns, name, kind) for kind, names in kinds for name in names], strict=True))
+    raws = _raws(table, shapes, dtypes, bytes(column(columns, "raw", "u")))
+    counts, samples = _counts(columns), iter(column(columns, "sample", "i"))
     found: list[Stats] = []
     for (shape, dtype, facts, norm, *optional, nan, inf), raw in zip(table, raws, strict=True):
         low, high, mean = [number if facts >> at & 1 else None for at, number in enumerate(optional)]
@@ -115,7 +130,7 @@ def _raws(table: list[Any], shapes: list[tuple[int, ...]], dtypes: list[str], he
 
 def _counts(columns: Columns) -> Any:
     """The histogram of each large tensor."""
-    bins, held = columns["bins"].tolist(), columns["counts"].tolist()
+    bins, held = column(columns, "bins", "i"), column(columns, "counts", "i")
     ends = list(accumulate(bins, initial=0))
     if min(bins, default=1) < 1 or ends[-1] != len(held) or min(held, default=0) < 0:
         raise ValueError(bins)

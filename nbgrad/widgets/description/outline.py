@@ -51,18 +51,25 @@ class Outline:
         rests: the texts that are not written yet, by the ids of nodes and of edges with a reduction.
         walk: the stops of the drawn graph; None if every op whose rules ran is a stop.
         runs: the runs of equal module calls; looked for on request where they are not known.
+        settled: the scopes that are folded at first because nothing in them is worth a look.
 
     Attributes:
         chosen: a place for the choices of foldings, so that each is made once.
     """
 
     def __init__(
-        self, description: Description, rests: Rests, walk: list[Stop] | None = None, runs: list[Run] | None = None
+        self,
+        description: Description,
+        rests: Rests,
+        walk: list[Stop] | None = None,
+        runs: list[Run] | None = None,
+        settled: frozenset[str] = frozenset(),
     ) -> None:
         self.description = description
         self.rests = rests
         self.walk = walk
         self._runs = runs
+        self.settled = settled
         self.chosen: dict[object, Any] = {}
 
     @classmethod
@@ -126,7 +133,7 @@ class Outline:
     def noted(self, note: str) -> "Outline":
         """The same with one more note."""
         noted: Description = {**self.description, "notes": [*self.description["notes"], note]}
-        return Outline(noted, self.rests, self.walk, self._runs)
+        return Outline(noted, self.rests, self.walk, self._runs, self.settled)
 
     def detail(self, ids: Collection[str] | None = None) -> Description:
         """The description with all texts of its nodes, edges and steps. Texts that are written already stay.
@@ -182,7 +189,7 @@ class Outline:
             if id in walks:
                 laid[-1]["step"] = rest.step()
         shelves = [laid[at : at + _TOGETHER] for at in range(0, len(laid), _TOGETHER)]
-        bare = (self.description, self.walk, self.runs, ids)
+        bare = (self.description, self.walk, self.runs, self.settled, ids)
         return _pickled([zlib.compress(_pickled(part), 6) for part in (bare, *shelves)])
 
     @classmethod
@@ -190,8 +197,8 @@ class Outline:
     def taken_out(cls, data: bytes) -> Self:
         """The outline in bytes that ``put_away`` made."""
         bare, *shelves = pickle.loads(data)
-        description, walk, runs, ids = pickle.loads(zlib.decompress(bare))
-        return cls(description, _Shelves(ids, shelves), walk, runs)
+        description, walk, runs, settled, ids = pickle.loads(zlib.decompress(bare))
+        return cls(description, _Shelves(ids, shelves), walk, runs, settled)
 
 
 class _Shelves:

@@ -95,17 +95,18 @@ def first_folding(graph: Description | Outline, limit: int, on: Stage = STAGE) -
 
     Runs are folded first. Then the deepest level of the other modules is folded, then the next level, so that equal
     modules look equal. If no folding is enough, the one that comes nearest is taken. Modules with a problem stay open.
-    More than ``limit`` nodes are left only if no folding leaves fewer.
+    More than ``limit`` nodes are left only if no folding leaves fewer. What is settled is folded in any case.
     """
     graph = Outline.of(graph)
     description = graph.description
     copies = sum(uses - 1 for uses in graph.hubs.values())
     if len(description["nodes"]) + copies <= LOOK and len(description["nodes"]) <= limit:
-        return Folding(_beside(graph))
+        return Folding(_beside(graph) | graph.settled)
     if (limit, on) not in graph.chosen:
-        graph.chosen[limit, on] = _first(graph, limit, on)
-    found: Folding = graph.chosen[limit, on]
-    return found
+        found = _first(graph, limit, on)
+        graph.chosen[limit, on] = replace(found, closed=found.closed | graph.settled)
+    chosen: Folding = graph.chosen[limit, on]
+    return chosen
 
 
 def _first(graph: Outline, limit: int, on: Stage) -> Folding:
@@ -159,6 +160,7 @@ def foldings(graph: Outline, limit: int, on: Stage) -> Iterator[Folding]:
     for nodes, folding in sorted(sized, key=lambda one: -one[0]):
         if nodes <= left * _GAIN and tried < _TRIED:
             found = _showing(graph, folding, limit)
+            found = replace(found, closed=found.closed | graph.settled)
             nodes = count(homes(graph, found))
             if nodes <= left * _GAIN:
                 left, tried = nodes, tried + 1
