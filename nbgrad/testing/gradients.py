@@ -7,9 +7,8 @@ import torch
 
 from nbgrad.core.backend.randomness import random_state, set_random_state
 from nbgrad.core.engine.node import TensorBase, raw_of
-from nbgrad.core.graph.comparison import Comparison, Pair
+from nbgrad.core.graph.comparison import Comparison
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.record import Record
 from nbgrad.core.suggestions import kind_of, nearest
 from nbgrad.core.tensor.comparison import difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor
@@ -54,8 +53,8 @@ def assert_gradients_close(
         msg: the message of the error, instead of the explanation.
 
     Raises:
-        AssertionError: they differ; the message names the first op that differs, in the order of the run, and then each
-            gradient. Or the parameters differ before the run.
+        AssertionError: they differ; the message has each difference, and then the first op that differs in the order of
+            the run, as ``nbgrad.compare`` finds it. Or the parameters differ before the run.
         TypeError: an output is no tensor, and there is no ``loss``.
         ValueError: the names of the parameters do not match; the message has ``names`` that would. Or only one of
             ``rtol`` and ``atol`` is given.
@@ -69,7 +68,7 @@ def assert_gradients_close(
     unequal = _differences([(name, mine[name], theirs[other]) for name, other in pairs.items()], limits)
     if unequal:
         head = "assert_gradients_close: the parameters differ before the run: load the same numbers into both"
-        raise AssertionError(msg or "\n".join([head, *unequal]))
+        raise AssertionError(msg or "\n".join([head, *_first(unequal)]))
     with preserved([port, reference, *given], [*mine.values(), *theirs.values()], buffers=True):
         state = random_state()
         left = _run("port", port, arguments, loss, mine)
@@ -77,9 +76,9 @@ def assert_gradients_close(
         right = _run("reference", reference, arguments, loss, theirs)
     wrong = _differences(_results(left, right, pairs), limits)
     if wrong:
-        first = first_difference(Comparison(left.graph, right.graph, ("port", "reference")))
+        report = str(Comparison(left.graph, right.graph, ("port", "reference")))
         head = f"assert_gradients_close: {len(wrong)} of the outputs, losses and gradients differ"
-        raise AssertionError(msg or "\n".join([head, first, *wrong]))
+        raise AssertionError(msg or "\n".join([head, *_first(wrong), report]))
 
 
 class _PortRun(NamedTuple):
@@ -90,6 +89,15 @@ class _PortRun(NamedTuple):
     loss: Any
     gradients: Named
     fed: list[Any]
+
+
+_NAMED = 12
+"""A message has at most so many differences."""
+
+
+def _first(lines: list[str]) -> list[str]:
+    more = len(lines) - _NAMED
+    return [*lines[:_NAMED], *([f"  and {more} more"] if more > 0 else [])]
 
 
 def _parameters(given: Any, named: bool) -> Named:
@@ -234,38 +242,8 @@ def _difference(got: Any, want: Any, limits: Limits) -> str:
     at = [int(one) for one in torch.unravel_index(gap.argmax(), gap.shape)] if gap.ndim else []
     size = float(torch.linalg.vector_norm(b))
     parts = [
-        f"off by {100 * float(torch.linalg.vector_norm(a - b)) / size:.2g}% of its norm" if size else "not 0",
+        f"off by {100 * float(torch.linalg.vector_norm(a - b)) / size:.3g}% of its norm" if size else "not 0",
         f"{f'at {at} ' if at else ''}{a[tuple(at)].item():.6g} against {b[tuple(at)].item():.6g}",
         *([wrong.text] if wrong.kind in _TELLING else []),
     ]
     return "; ".join(parts)
-
-
-def first_difference(comparison: Comparison) -> str:
-    """A line on the first op whose result differs, in the order of the run; else on the first of the backward."""
-    ops = [pair for pair in comparison.pairs if pair.left.op is not None]
-    found = next((pair for pair in map(_forward, ops) if pair.differs), None)
-    if found is not None:
-        return f"  first op that differs: {_sides(found)}: {found.words}"
-    for alone, name in zip(comparison.alone, comparison.names, strict=True):
-        lone = next((record for record in alone if record.op is not None), None)
-        if lone is not None:
-            return f"  first op that differs: {_at(lone)}, only in the {name}"
-    found = next((pair for pair in reversed(ops) if pair.differs), None)
-    if found is not None:
-        return f"  no result differs; first op of the backward that differs: {_sides(found)}: {found.words}"
-    return "  no op differs whose numbers both graphs have kept"
-
-
-def _forward(pair: Pair) -> Pair:
-    """A pair without its gradients."""
-    return pair._replace(gradient=None, other="" if pair.other.startswith("a gradient") else pair.other)
-
-
-def _sides(pair: Pair) -> str:
-    left, right = _at(pair.left), _at(pair.right)
-    return left if left == right else f"{left} | {right}"
-
-
-def _at(record: Record) -> str:
-    return record.kind_or_op if record.place is None else f"{record.kind_or_op} at {record.place}"

@@ -57,6 +57,7 @@ class Unreached:
         behind: the id of the record of a constant that was computed after that place, if one was used.
         asked: whether the last backward was to give it a gradient: False if the user named other tensors only.
         named: whether an earlier backward was to give a gradient to it alone: it is no parameter then.
+        earlier: whether an earlier backward gave it a gradient, as far as the history has it.
     """
 
     name: str | None
@@ -71,6 +72,7 @@ class Unreached:
     behind: int | None = None
     asked: bool = True
     named: bool = False
+    earlier: bool = False
 
     @property
     def what(self) -> str:
@@ -543,6 +545,7 @@ class Paths:
             asked=self._asked is None or _id(tensor) in self._asked,
             named=_id(tensor) in self._named - (self._asked or set())
             and (kind_of(tensor) != "parameter" or not holders.hold(tensor)),
+            earlier=self._history.reached_often(_id(tensor), 1),
         )
 
     def _lost(self, tensor: Tensor, stepped: int) -> bool:

@@ -35,18 +35,17 @@ def unreached(case: Examination) -> list[Finding]:
     one that learns. Another kind is a tensor that no optimizer has stepped, while an optimizer steps other tensors: it
     may get its turn later. It may be of a network that ran inside ``no_grad`` or was cut off by ``detach()``, or an
     input whose gradient was asked for, or the input of an earlier step, which no variable holds. Nothing is missing
-    either where the user named other tensors as those that get a gradient, as in ``grad(loss, w)``.
+    either where the user named other tensors as those that get a gradient, as in ``grad(loss, w)``. A tensor that had
+    its gradient in an earlier backward, and that no optimizer has stepped, is not missing one: a test compares the
+    gradients of two networks.
     """
     graph, records = case.graph, case.records
     if case.evidence.no_backward():
         return []  # for a million ops the search alone would take seconds
-    learning, at = graph.update is not None, {record.id: record for record in records}
+    at = {record.id: record for record in records}
     missing: defaultdict[tuple[str, int | None], list[Unreached]] = defaultdict(list)
     for one in case.unreached:
-        turn = one.kind in ("no_grad", "draw", "detached", "elsewhere") and not one.stepped and (learning or one.others)
-        turn = turn or (one.kind == "unused" and graph.backwards < LOOP and _is_one_of_several(case, one))
-        turn = turn or (one.kind == "unused" and learning and one.name is None and not one.stepped)
-        if one.kind not in _NO_FAULT and one.asked and not one.moved and not turn and not one.named:
+        if one.kind not in _NO_FAULT and one.asked and not one.moved and not one.named and not _has_its_turn(case, one):
             shown = next((id for id in (one.id, one.behind) if id in at), None)
             missing[one.reason, shown].append(one)
     # An earlier backward, such as that of another loss, may have given these tensors a gradient.
@@ -64,6 +63,16 @@ def unreached(case: Examination) -> list[Finding]:
         )
         for (_, shown), several in missing.items()
     ]
+
+
+def _has_its_turn(case: Examination, one: Unreached) -> bool:
+    """Whether a tensor gets its gradient from another backward, earlier or later."""
+    if one.kind == "unused" and case.graph.backwards < LOOP and _is_one_of_several(case, one):
+        return True
+    learning = case.graph.update is not None
+    later = one.kind in ("no_grad", "draw", "detached", "elsewhere") and (learning or one.others)
+    held = one.kind == "unused" and learning and one.name is None  # the input of an earlier step
+    return not one.stepped and (later or held or one.earlier)
 
 
 def _is_one_of_several(case: Examination, one: Unreached) -> bool:
