@@ -1,4 +1,4 @@
-"""What the code around an instruction says of its result."""
+"""Facts that the code around an instruction tells of its result."""
 
 import sys
 
