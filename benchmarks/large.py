@@ -7,6 +7,7 @@ prints a line for each stage, and then the memory that the training would need.
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -30,8 +31,9 @@ class Attention(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         batch, length, size = x.shape
-        parts = self.qkv(x).view(batch, length, 3, self.heads, size // self.heads).permute(2, 0, 3, 1, 4)
-        found = functional.scaled_dot_product_attention(*parts.unbind(), is_causal=True)
+        parts: Any = self.qkv(x).view(batch, length, 3, self.heads, size // self.heads).permute(2, 0, 3, 1, 4)
+        query, key, value = parts.unbind()
+        found = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         return self.out(found.transpose(1, 2).reshape(batch, length, size))
 
 
@@ -68,7 +70,7 @@ class Transformer(nn.Module):
         return self.scores(self.norm(self.blocks(self.words(x) + self.positions(places))))
 
 
-MODES = {"fake": FakeTensorMode, "meta": lambda: torch.device("meta")}
+MODES: dict[str, Callable[[], Any]] = {"fake": FakeTensorMode, "meta": lambda: torch.device("meta")}
 """How the tensors get shapes and no memory."""
 
 
@@ -79,7 +81,7 @@ def recorded(mode: str, batch: int, length: int = 1024, **sizes: int) -> nbgrad.
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
         x, target = torch.zeros(2, batch, length, dtype=torch.int64).unbind()
         with nbgrad.record(view="none") as graph:
-            loss = functional.cross_entropy(net(x).flatten(0, 1), target.flatten())
+            loss: Any = functional.cross_entropy(net(x).flatten(0, 1), target.flatten())
             loss.backward()
             optimizer.step()
     return graph

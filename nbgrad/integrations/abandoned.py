@@ -1,4 +1,4 @@
-"""``Abandonment``: it notices that a loop has ended with an error that nothing was told of."""
+"""``Abandonment``: it notices that a loop has ended with an error, of which the trainer says nothing."""
 
 import atexit
 import sys

@@ -1,4 +1,4 @@
-"""Facts that the code around an instruction tells of its result."""
+"""Facts about the result of an instruction, which the code around it tells."""
 
 import sys
 

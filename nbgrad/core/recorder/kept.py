@@ -134,16 +134,12 @@ def _is_number(data: torch.Tensor) -> bool:
 
     Such a number has the widest type of its kind, and yet any other tensor without dimensions decides the type.
     """
-    like = _NARROW.get(data.dtype) if data.dim() == 0 and data.is_cpu else None
-    return like is not None and torch.result_type(data, like) is like.dtype
+    narrow = _NARROW.get(data.dtype) if data.dim() == 0 and data.is_cpu else None
+    return narrow is not None and torch.result_type(data, torch.empty((), dtype=narrow)) is narrow
 
 
-_NARROW = {
-    torch.float64: torch.zeros((), dtype=torch.float32),
-    torch.int64: torch.zeros((), dtype=torch.int32),
-    torch.complex128: torch.zeros((), dtype=torch.complex64),
-}
-"""For the types that torch gives to a number of Python's, a tensor of a narrower type of the same kind."""
+_NARROW = {torch.float64: torch.float32, torch.int64: torch.int32, torch.complex128: torch.complex64}
+"""For the types that torch gives to a number of Python's, a narrower type of the same kind."""
 
 
 def _maker(data: torch.Tensor, op: int, found: Reading) -> int:

@@ -52,10 +52,10 @@ def _choose_for_fakes(tensors, dropout_p, is_causal, scale):
     from torch._subclasses.fake_tensor import unset_fake_temporarily  # imported where the mode is on
 
     with unset_fake_temporarily():
-        asked = [
+        query, key, value, mask = [
             None if one is None else torch.empty_strided(one.shape, one.stride(), dtype=one.dtype) for one in tensors
         ]
-        return torch._fused_sdp_choice(*asked, dropout_p, is_causal, scale=scale)
+        return torch._fused_sdp_choice(query, key, value, mask, dropout_p, is_causal, scale=scale)  # type: ignore[arg-type]
 
 
 def attend(query, key, value, mask, is_causal, scale, backend):
