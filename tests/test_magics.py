@@ -243,7 +243,7 @@ def test_a_block_that_raised_says_so_wherever_its_graph_is_drawn(tmp_path: Path)
     with pytest.raises(RuntimeError), nbgrad.AutogradGraph() as graph:
         (x * 2) @ nbgrad.ones(3)
     graph.save(tmp_path / "q.txt")
-    assert "The cell stopped here: matmul raised RuntimeError" in (tmp_path / "q.txt").read_text()
+    assert "The program stopped here: matmul raised RuntimeError" in (tmp_path / "q.txt").read_text()
 
 
 def test_where_the_first_op_raised_is_drawn_too(shell: InteractiveShell) -> None:

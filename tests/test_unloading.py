@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-IMPORTED = "import nbgrad\nfrom tests import unloading\nunloading.main()"
+IMPORTED = "import nbgrad\nnbgrad.Tensor\nfrom tests import unloading\nunloading.main()"
 
 
 def ran(program: str) -> str:

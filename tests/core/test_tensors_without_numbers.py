@@ -131,7 +131,7 @@ def structure(graph: AutogradGraph) -> list[Any]:
 
 
 def memory(graph: AutogradGraph) -> dict[str, Any]:
-    """What the ops keep, when it lives, and what checkpoints would save."""
+    """The values that ops keep, when they live, and how much checkpoints would save."""
     places, used = {record.id: at for at, record in enumerate(graph.records)}, graph.memory
     storages = [
         (one.size, places.get(one.maker or 0), [places[keeper] for keeper in one.keepers]) for one in used.storages

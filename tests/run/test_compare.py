@@ -39,7 +39,7 @@ def test_equal_graphs_are_equal(files: tuple[str, str], tmp_path: Path, capsys: 
 def test_the_picture_marks_the_first_difference(files: tuple[str, str], tmp_path: Path) -> None:
     picture = tmp_path / "both.svg"
     assert main(["compare", *files, "--save", str(picture)]) == 1
-    assert "≠ first difference" in picture.read_text()
+    assert "first difference" in picture.read_text()
 
 
 def test_a_larger_tolerance_counts(files: tuple[str, str]) -> None:

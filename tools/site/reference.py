@@ -31,7 +31,7 @@ PAGES: dict[str, tuple[str, tuple[Part, ...]]] = {
                     "is_inference_mode_enabled", "checkpoint", "autocast", "scope",
                 ),
             ),
-            Part("Pictures", "nbgrad", ("record", "watch", "compare", "AutogradGraph", "Finding")),
+            Part("Pictures", "nbgrad", ("record", "watch", "watched", "load", "compare", "AutogradGraph", "Finding")),
             Part(
                 "Checks",
                 "nbgrad",
