@@ -38,7 +38,7 @@ class Abandonment(pacing.Pacer):
             self._events.unregister("post_run_cell", self._cell_ended)
             self._events = None
 
-    def backward_ended(self, roots: tuple[Any, ...], accumulates: bool) -> None:  # noqa: ARG002
+    def backward_ended(self, *_: Any) -> None:
         """The loop may have ended before."""
         self._look()
 

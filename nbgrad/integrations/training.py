@@ -140,7 +140,7 @@ class RecordedTraining(pacing.Pacer):
     # While it runs.
 
     @_guarded
-    def backward_ended(self, roots: tuple[Any, ...], accumulates: bool) -> None:  # noqa: ARG002
+    def backward_ended(self, *_: Any) -> None:
         """Collect the norms of its gradients, if it was recorded, and if they do not take too much of the time."""
         began = perf_counter()
         if self._norms is None or self.graph.recorded == self._recorded or began < self._next:

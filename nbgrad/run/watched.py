@@ -103,7 +103,7 @@ class WatchedProgram(pacing.Pacer):
 
     # While it runs.
 
-    def backward_ended(self, roots: tuple[Any, ...], accumulates: bool) -> None:  # noqa: ARG002
+    def backward_ended(self, *_: Any) -> None:
         """A step may have ended, where no optimizer takes one."""
         self._look()
 

@@ -392,15 +392,15 @@ def _nothing() -> Iterator[None]:
 
 
 def _best(kinds: list[tuple[Callable[[], Any], Callable[[], Any]]]) -> list[float]:
-    """The shortest time of each ``run``. They take turns for ``SECONDS`` seconds. ``around`` is not timed."""
+    """The shortest time of each ``run``. ``around`` included. They take turns for ``SECONDS`` seconds."""
     times: list[list[float]] = [[] for _ in kinds]
     end = perf_counter() + SECONDS
     while perf_counter() < end or len(times[0]) < 3:
         for kept, (run, around) in zip(times, kinds, strict=True):
+            begin = perf_counter()
             with around():
-                begin = perf_counter()
                 run()
-                kept.append(perf_counter() - begin)
+            kept.append(perf_counter() - begin)
     return [min(one) for one in times]
 
 

@@ -90,8 +90,8 @@ def page(known: str) -> str:
         + (
             f"- Inside a graph, a training step takes {middle} times as long as a plain one (the median of all "
             "programs). "
-            "To close the graph is not counted here. [Performance](performance.md#what-it-costs-you) counts it for "
-            "models of usual size." * bool(times)
+            "To open and to close the graph is counted, and takes longer than these tiny steps. "
+            "[Performance](performance.md#what-it-costs-you) has models of usual size." * bool(times)
         ),
         "## The columns",
         COLUMNS,
@@ -109,10 +109,11 @@ COLUMNS = """\
   of the package, the trained parameters are compared, too.
 - **converted**: *equal to the bit*; *close*: equal up to rounding errors; *refused*: an error that names nbgrad;
   *error*: any other error; *different*: other numbers without an error. Whole trainings are not converted.
-- **time**, **memory**: of a recorded forward and backward, divided by the time or memory of plain torch; **time,
-  converted**: the same of the converted model. Memory is the largest number of bytes in torch's tensors at one moment.
-  It does not include the bytes of small values that a graph keeps. The models are so small that torch itself spends
-  most of its time between the kernels: [performance](performance.md) has models of usual size.
+- **time**, **memory**: of a forward and backward inside a graph that is opened and closed for it, divided by the time
+  or memory of plain torch; **time, converted**: the same of the converted model. Memory is the largest number of bytes
+  in torch's tensors at one moment. It does not include the bytes of small values that a graph keeps. The models are so
+  small that torch itself spends most of its time between the kernels: [performance](performance.md) has models of
+  usual size.
 - **error**: for *refused* and *error*, the first sentence of the message. For *different*, one result that differs, by
   how much, and how many other results differ."""
 

@@ -259,6 +259,33 @@ def test_without_an_optimizer_two_backwards_are_recorded_together(loop: Loop) ->
     assert graph.findings() == []
 
 
+@pytest.mark.parametrize(("create_graph", "times"), [(True, 100), (False, 40)], ids=["flow", "attack"])
+def test_gradients_inside_of_a_step_end_none(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, create_graph: bool, times: int
+) -> None:
+    clock = Clock(plain=1.0, more=0.5)
+    monkeypatch.setattr("nbgrad.core.graph.pace.perf_counter", clock)
+    grad = nbgrad.grad if loop.lib is nbgrad else torch.autograd.grad
+    x = loop.x.detach().clone().requires_grad_()
+    with AutogradGraph(every=None) as graph:
+        for _ in range(times):
+            clock.passes(graph)
+            (slope,) = grad(loop.net(x).sum(), [x], create_graph=create_graph)
+            x = x + 0.1 * slope if create_graph else (x + 0.1 * slope).detach().requires_grad_()
+        (loop.net(x).sum() + loop.net.weight.sum()).backward()
+        assert graph.recorded == times + 1
+
+
+def test_a_loop_that_asks_only_for_gradients_is_paced(loop: Loop) -> None:
+    grad = nbgrad.grad if loop.lib is nbgrad else torch.autograd.grad
+    with AutogradGraph(every=10, history=1000) as graph:
+        for _ in range(200):
+            grad(loop.loss(), list(loop.net.parameters()))
+    assert numbers(graph)[:64] == list(range(1, 65))
+    assert 70 < graph.recorded < 100
+    assert numbers(graph)[-1] == 200
+
+
 def test_a_leap_of_the_loss_is_followed_by_recorded_steps(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(plain=1.0, more=0.5)
     monkeypatch.setattr("nbgrad.core.graph.pace.perf_counter", clock)

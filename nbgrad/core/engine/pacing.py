@@ -17,8 +17,12 @@ class Pacer:
 
     __slots__ = ()
 
-    def backward_ended(self, roots: tuple[torch.Tensor, ...], accumulates: bool) -> None:
-        """A backward from ``roots`` has ended. ``accumulates``: whether it has added to the ``.grad`` of leaves."""
+    def backward_ended(self, roots: tuple[torch.Tensor, ...], accumulates: bool, differentiable: bool) -> None:
+        """A backward from ``roots`` has ended.
+
+        ``accumulates``: whether it has added to the ``.grad`` of leaves. ``differentiable``: whether its gradients can be
+        differentiated, as with ``create_graph``.
+        """
 
     def step_begun(self) -> None:
         """The step of an optimizer begins; a step with a closure runs backwards itself."""
@@ -41,10 +45,10 @@ def remove(pacer: Pacer) -> None:
     _PACERS.set(tuple([one for one in pacers() if one is not pacer]))
 
 
-def backward_ended(roots: tuple[Any, ...], accumulates: bool) -> None:
+def backward_ended(roots: tuple[Any, ...], accumulates: bool, differentiable: bool) -> None:
     """Notify all of a backward that no other one has called."""
     for one in pacers():
-        one.backward_ended(roots, accumulates)
+        one.backward_ended(roots, accumulates, differentiable)
 
 
 def step_begun() -> None:

@@ -40,13 +40,13 @@ def backward(
     roots = _roots(ends, seeds, create_graph=create_graph)
     retain = create_graph if retain_graph is None else retain_graph
     accumulate(roots, None if inputs is None else _accumulating(inputs), retain_graph=retain, create_graph=create_graph)
-    _ended(ends, accumulates=True)
+    _ended(ends, accumulates=True, differentiable=create_graph)
 
 
-def _ended(ends: Sequence[Any], *, accumulates: bool) -> None:
+def _ended(ends: Sequence[Any], *, accumulates: bool, differentiable: bool) -> None:
     """Notify the pacers of a backward from ``ends``, unless it ran inside another one."""
     if pacers() and current().walking is None:
-        backward_ended(tuple([getattr(one, "_data", None) for one in ends]), accumulates)
+        backward_ended(tuple([getattr(one, "_data", None) for one in ends]), accumulates, differentiable)
 
 
 def grad(
@@ -104,7 +104,7 @@ def grad(
     roots = _roots(ends, seeds, create_graph=create_graph)
     origins = [tensor.origin for tensor in wanted]
     found = gradients(roots, origins, retain_graph=retain, create_graph=create_graph)
-    _ended(ends, accumulates=False)
+    _ended(ends, accumulates=False, differentiable=create_graph)
     results: list[Tensor | None] = []
     for position, (tensor, origin) in enumerate(zip(wanted, origins, strict=True)):
         gradient = found.get(origin)

@@ -47,7 +47,7 @@ _TOGETHER = 16
 """An optimizer that took no step in so many backwards is not waited for at the end of a step of the loop."""
 
 _ADDED = 64
-"""If no optimizer has stepped after so many backwards, their gradients are not added up for a step of one."""
+"""If no optimizer has stepped after so many backwards, neither sums of gradients nor an attack wait for one."""
 
 _SHORT = 1e-3
 """Where steps are shorter than this, in seconds, the rounds of a loop that no variable counts are not followed: to look
@@ -119,22 +119,23 @@ class Pace(pacing.Pacer):
         """Whether no block and no call of a module runs in the graph, whose end would restore the state from before."""
         return self._rest.is_here(current())
 
-    def backward_ended(self, roots: tuple[Any, ...], accumulates: bool) -> None:
+    def backward_ended(self, roots: tuple[Any, ...], accumulates: bool, differentiable: bool) -> None:
         """Count it, and keep its loss."""
         self._backwards += 1
         try:
             self._leapt = self.losses.note(roots, user_place()) or self._leapt
             if self.rests:
                 self._rest.passed()
-            if not self._optimizers and not self._stepping and self._is_alone(accumulates):
+            within = differentiable or self._stepping  # what was created is still to be differentiated
+            if not self._optimizers and not within and self._is_alone(accumulates):
                 self._step_ended()
         except Exception as error:
             self._rest.failed(error)
 
     def _is_alone(self, accumulates: bool) -> bool:
         """Whether a backward ends a step of a loop without an optimizer."""
-        if not accumulates:  # as of ``torch.autograd.grad``: a step may take several, for a penalty on gradients
-            return not self._summed and self._backwards > FIRST
+        if not accumulates:  # as of ``torch.autograd.grad``: a step may take many, for an attack on its inputs
+            return not self._summed and self._backwards > _ADDED
         self._summed += 1
         if not self._alone:
             added = self._rest.adds_up()

@@ -326,7 +326,8 @@ def _backward_patch(run: Callable[..., Any]) -> Any:
         finally:
             _thread.runs = False
         if torch._C._functorch.maybe_current_level() is None:
-            backward_ended(t_outputs, bool(kwargs.get("accumulate_grad")))
+            _, _, create_graph, *_ = args
+            backward_ended(t_outputs, bool(kwargs.get("accumulate_grad")), bool(create_graph))
         return result
 
     made = traceless(run_backward, run)

@@ -204,7 +204,7 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
         retain = create_graph if retain_graph is None else retain_graph
         backward(roots, entered_leaves(inputs), retain_graph=retain, create_graph=create_graph)
         if pacers() and current().walking is None:
-            backward_ended((self._data,), accumulates=True)
+            backward_ended((self._data,), accumulates=True, differentiable=create_graph)
 
     def accumulate(self, gradient: Any, taken: set[int] | None, *, create_graph: bool) -> None:
         """Add ``gradient`` to ``.grad``; the engine calls it once per backward.
