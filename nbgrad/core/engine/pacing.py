@@ -20,8 +20,8 @@ class Pacer:
     def backward_ended(self, roots: tuple[torch.Tensor, ...], accumulates: bool, differentiable: bool) -> None:
         """A backward from ``roots`` has ended.
 
-        ``accumulates``: whether it has added to the ``.grad`` of leaves. ``differentiable``: whether its gradients can be
-        differentiated, as with ``create_graph``.
+        ``accumulates``: whether it has added to the ``.grad`` of leaves.
+        ``differentiable``: whether its gradients can be differentiated, as with ``create_graph``.
         """
 
     def step_begun(self) -> None:
