@@ -79,6 +79,7 @@ def plant(folder: Path) -> None:
         (folder / f"{name}.py").write_text(f"raise SystemExit('a planted {name} ran')\n")
 
 
+@pytest.mark.rotated(6)
 def test_no_file_in_a_folder_takes_the_place_of_a_module(kit: Path) -> None:
     home = kit.parent / "home"
     for folder in (home, home / "notebooks"):

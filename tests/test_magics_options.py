@@ -123,6 +123,7 @@ def test_direction(shell: InteractiveShell) -> None:
             assert (width > height) == wide
 
 
+@pytest.mark.rotated(3)
 def test_view(shell: InteractiveShell) -> None:
     for _, captured, _ in both(shell, "--view text"):
         assert [list(output.data) for output in captured.outputs] == [["text/plain"]]
@@ -136,6 +137,7 @@ def test_view(shell: InteractiveShell) -> None:
             assert opened(captured) == opens
 
 
+@pytest.mark.rotated(3)
 def test_history(shell: InteractiveShell) -> None:
     for option, numbers in (("--history 2", [1, 3]), ("--history 0", []), ("--history 64", [1, 2, 3])):
         for _, _, graph in both(shell, option):
@@ -154,6 +156,7 @@ def test_options_that_contradict_each_other_are_a_usage_error(shell: Interactive
         parsed(the_magics(shell).autograd.parser, "--every 10 --time")
 
 
+@pytest.mark.rotated(3)
 def test_cost(shell: InteractiveShell) -> None:
     for option, cost in (("--cost 2%", 0.02), ("--cost 0.5", 0.5)):
         for _, _, graph in both(shell, option):
@@ -166,6 +169,7 @@ def test_watch(shell: InteractiveShell) -> None:
             assert any(record.gradient is not None for record in graph.records) == watched
 
 
+@pytest.mark.rotated(3)
 def test_budget(shell: InteractiveShell) -> None:
     for option, kept in (("--budget 0", False), ("--budget 1", True)):
         for _, _, graph in both(shell, option):
@@ -173,6 +177,7 @@ def test_budget(shell: InteractiveShell) -> None:
             assert (loss.gradient.values is not None) == kept
 
 
+@pytest.mark.rotated(3)
 def test_silence(shell: InteractiveShell) -> None:
     for option, kinds in (
         ("--silence 'frozen, no activation'", {"frozen", "no activation"}),
@@ -182,6 +187,7 @@ def test_silence(shell: InteractiveShell) -> None:
             assert graph.silence == kinds
 
 
+@pytest.mark.rotated(3)
 def test_time(shell: InteractiveShell) -> None:
     for option, timed in (("--time", True), ("--no-time", False)):
         for _, captured, graph in both(shell, option):
@@ -194,6 +200,7 @@ def test_time(shell: InteractiveShell) -> None:
             assert not re.search(r"\d [µm]?s\b", still["image/svg+xml"] + still["text/plain"]), "it would never repeat"
 
 
+@pytest.mark.rotated(3)
 def test_ask(shell: InteractiveShell) -> None:
     for option, missing in (("--ask loss", ["loss"]), ("--ask weight", [])):
         for _, captured, graph in both(shell, option):
@@ -252,6 +259,7 @@ def test_strict_broadcast(shell: InteractiveShell) -> None:
     assert run(shell, f"%%autograd --no-strict-broadcast\n{add}")[0].success
 
 
+@pytest.mark.rotated(3)
 def test_stages(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {"fold": (boxes, "clipped"), "place": (pipeline, "answered"), "render": (svg, "_header")}
     for late, (owner, name) in slow.items():
@@ -461,6 +469,7 @@ def test_numbers_are_completed_with_numbers_that_can_be(shell: InteractiveShell,
         assert parsed(AutogradMagics.autograd.parser, f"{flag(one)} {text}").keys() == {one.name}
 
 
+@pytest.mark.rotated(3)
 def test_the_body_of_a_cell_and_other_lines_are_completed_as_ever(shell: InteractiveShell) -> None:
     assert completed("%%autograd\n%%autograd --d", 1) == []
     assert completed("%%time\nx = 1\n%%autograd --d", 2) == []

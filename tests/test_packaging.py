@@ -169,6 +169,7 @@ def held(wheel: Path) -> set[str]:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
+@pytest.mark.rotated(6)
 def test_without_a_compiler_the_wheel_is_for_every_machine_and_plain(plain: Path, tmp_path: Path) -> None:
     assert plain.name.endswith("-py3-none-any.whl")
     assert held(plain) == wanted()

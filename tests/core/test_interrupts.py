@@ -448,6 +448,7 @@ def test_an_interrupted_trace_hides_no_call_of_torch_from_the_next_one(name: str
     tracing()()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["release", "_released", "restore_modules", "release_settings", "restore"])
 def test_an_interrupt_at_the_end_of_a_trace_leaves_the_tensors_their_data(name: str) -> None:
     run = tracing()

@@ -99,6 +99,7 @@ def test_memory_grows_with_the_number_of_tensors(name):
     assert many < 8_000 * TIMES * FEW, f"{many / (TIMES * FEW):.0f} bytes for each tensor"
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", ["cat", "stack"])
 def test_time_grows_with_the_number_of_tensors_in_a_graph(name):
     def recorded(tensors: list[Tensor]) -> Tensor:

@@ -520,6 +520,7 @@ def test_options_that_see_every_op_record_every_step(loop: Loop) -> None:
         assert graph.recorded == 12
 
 
+@pytest.mark.rotated(2)
 def test_a_long_loop_keeps_its_memory(loop: Loop) -> None:
     begin, found = living(), list[int]()
     with AutogradGraph(every=3, history=8) as graph:

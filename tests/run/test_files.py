@@ -274,6 +274,7 @@ def test_a_graph_of_more_ops_than_are_drawn_has_those_that_are(tmp_path: Path, m
     check_picture(made, found)
 
 
+@pytest.mark.rotated(2)
 def test_lines_are_known_without_their_file(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -776,6 +777,7 @@ def run(*arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.rotated(2)
 def test_reading_runs_no_code_and_needs_no_other_package(graph: AutogradGraph, tmp_path: Path) -> None:
     """No code is compiled or run, no class is looked up for a pickle, no process begins and no file is written."""
     again(graph, tmp_path)

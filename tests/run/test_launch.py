@@ -62,6 +62,7 @@ for step in range(20):
 """
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
 def test_a_terminal_shows_one_line_while_it_runs(tmp_path: Path) -> None:
     import pty

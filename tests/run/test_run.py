@@ -49,6 +49,7 @@ def test_a_training_is_reported_and_written(tmp_path: Path) -> None:
     assert {scope["label"] for scope in described["scopes"]} == {"Net", "first (Linear)", "second (Linear)"}
 
 
+@pytest.mark.rotated(3)
 def test_a_program_of_nbgrads_own_tensors_is_reported(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     result = nbgrad("run", "--save", "own.txt", "own.py", cwd=tmp_path)
@@ -61,6 +62,7 @@ def test_a_program_of_nbgrads_own_tensors_is_reported(tmp_path: Path) -> None:
     assert " w " in (tmp_path / "own.txt").read_text("utf-8")
 
 
+@pytest.mark.rotated(3)
 def test_an_error_is_pythons_own_and_the_graph_is_that_of_the_failed_step(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(training(after="net(x[:, :2]) if step == 1 else None"))
     plain = python("train.py", "9", cwd=tmp_path)
@@ -162,6 +164,7 @@ def test_a_second_interrupt_leaves_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "run.txt").exists()
 
 
+@pytest.mark.rotated(3)
 def test_only_so_many_steps_are_recorded_if_that_is_asked(tmp_path: Path) -> None:
     after = "print('step', step, flush=True)"
     (tmp_path / "train.py").write_text(training(after=f"{after}; print('step', step, file=sys.stderr, flush=True)"))
@@ -176,6 +179,7 @@ def test_only_so_many_steps_are_recorded_if_that_is_asked(tmp_path: Path) -> Non
     assert "wrote run.txt" in after
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_writes_nothing_and_a_thread_is_not_recorded(tmp_path: Path) -> None:
     (tmp_path / "forks.py").write_text(
@@ -211,6 +215,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.rotated(3)
 def test_workers_of_a_loader_run(tmp_path: Path) -> None:
     (tmp_path / "loads.py").write_text(LOADERS)
     result = nbgrad("run", "loads.py", cwd=tmp_path)

@@ -75,7 +75,7 @@ print(len(names) > 25)
 """
 
 
-@pytest.mark.rotated(4)
+@pytest.mark.rotated(6)
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork here")
 def test_each_part_can_be_imported_first() -> None:
     assert output(FIRST) == "True"

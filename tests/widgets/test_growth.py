@@ -365,6 +365,7 @@ def test_scopes_nested_deeper_than_python_calls_are_drawn(tmp_path: Path) -> Non
     save(graph, tmp_path / "graph.txt")
 
 
+@pytest.mark.rotated(6)
 def test_a_page_of_a_tall_network_takes_twice_as_long_for_twice_as_much(tmp_path: Path) -> None:
     counts = []
     for many in (300, 600, 1200):

@@ -62,6 +62,7 @@ def line_of(function: Any, further: int = 0) -> int:
     return int(function.__code__.co_firstlineno) + further
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_is_seen_whole_with_letters_of_ten_pixels(name: str) -> None:
     picture = lay_out(LOOPS[name]())

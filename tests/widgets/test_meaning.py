@@ -237,6 +237,7 @@ def straight(dialect: Any, ops: int, seed: int = 0) -> Callable[[], Any]:
     return lambda: made["long"](dialect, leaf(dialect, 2), leaf(dialect, 2))
 
 
+@pytest.mark.rotated(3)
 @BOTH
 @pytest.mark.parametrize("ops", [60, 400, 3000])
 def test_a_long_record_without_calls_and_loops_has_few_sections(dialect: Any, ops: int) -> None:
@@ -250,6 +251,7 @@ def test_a_long_record_without_calls_and_loops_has_few_sections(dialect: Any, op
     assert {node["calls"] for node in folded(drawn)} == {"section"}
 
 
+@pytest.mark.rotated(3)
 def test_each_op_of_a_long_record_is_reached() -> None:
     graph = recorded(straight(nbgrad, 1500))
     ops = [node["id"] for node in graph.description["nodes"] if node["kind"] == "op"]
@@ -324,6 +326,7 @@ def tangled(ops: int) -> Outline:
     return recorded(run)
 
 
+@pytest.mark.rotated(3)
 def test_two_runs_and_another_limit_of_time_give_the_same_picture() -> None:
     first, second = (lay_out(recorded(straight(nbgrad, 700)), seconds=seconds) for seconds in (20.0, 5.0))
     assert first["description"]["nodes"] == second["description"]["nodes"]
