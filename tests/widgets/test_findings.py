@@ -376,6 +376,7 @@ def test_a_published_fault_has_a_finding_of_its_kind_with_a_remedy(
     found = [one for one in faulty(program, fault, library).findings() if one.kind == kind]
     assert found
     assert all(one.remedy for one in found)
+    assert all(one.place is not None for one in found), "a finding of a loop has a line"
 
 
 EARLY = [

@@ -114,7 +114,8 @@ class Finding:
             op that raised and has no record.
         tensors: the parameters and other tensors that it is about, each with its shape: "fc1.weight (16, 4)".
         scope: the labels of the module calls around it, outermost first; empty outside of modules.
-        place: the line of user code that caused it, if there is one.
+        place: the line of user code that caused it. For a finding about a parameter or a module as a whole, it is the
+            line of the last step or backward that it is about. None if there is none.
         degree: how bad it is, beside findings of the same kind with the same remedy: the larger, the worse.
         group: the findings for which this one stands, worst first: of four or more of one kind with the same remedy,
             each with its place. Empty if it stands for itself. Its text, id and place are those of the worst.

@@ -3,8 +3,9 @@
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Self
+from typing import NamedTuple, Self
 
+from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.graph.checkup import Check, Checkup
 from nbgrad.core.graph.evidence import Evidence
@@ -49,6 +50,7 @@ class Survey:
         ended: what ended the graph, if that is a finding.
         found: the other faults, and probable mistakes.
         verdicts: what the gradients of each module are, in words.
+        lines: of the loop, for findings about no line of their own.
         checks: what was looked at, by check.
         mistakes: a sentence about each comment that was to silence a finding and cannot be read.
         outside: what the rules found that were added from outside.
@@ -62,6 +64,7 @@ class Survey:
     ended: Finding | None
     found: list[Finding]
     verdicts: list[ModuleVerdict]
+    lines: "_Lines"
     checks: tuple[Check, ...] = ()
     mistakes: tuple[str, ...] = ()
     outside: Outside = field(default_factory=Outside)
@@ -86,9 +89,11 @@ class Survey:
         if graph.fault is not None:  # a part of the facts is missing, so what they seem to say may be wrong
             all_found = [*([] if end is None else [end]), *guard.findings()]
             checks = unchecked("a part of the graph is missing", all_found)
-            return cls(records, left, [], Waiting({}, set(), {}, []), {}, end, guard.findings(), [], checks)
+            waits = Waiting({}, set(), {}, [])
+            return cls(records, left, [], waits, {}, end, guard.findings(), [], _Lines(None, None), checks)
         case = _case(graph, records, guard)
-        found = rules.apply(case, guard)
+        lines = guard.one_of("lines", (), partial(_Lines.of, case), _Lines(None, None))
+        found = [lines.completed(one) for one in rules.apply(case, guard)]
         begun = any(one.kind == "nan" for one in found)
         said = guard.one_of(
             "gradients of modules",
@@ -99,19 +104,20 @@ class Survey:
         silence = Silence(graph.silence)
         left_alone = partial(_is_silenced, silence, guard)
         found = grouped_by_remedy([one for one in found if not left_alone(one)])
-        quiet = {one.kind for one in _of_modules(_unsound(said)) if left_alone(one)}
+        quiet = {one.kind for one in lines.of_modules(said) if left_alone(one)}
         said = [one._replace(kind="sound") if _VERDICTS.get(one.kind) in quiet else one for one in said]
         told = {(one.kind, one.id) for one in silence.silenced}
         stretched = {key: one for key, one in case.stretched.items() if ("broadcast", key[0]) not in told}
-        all_found = [*([] if end is None else [end]), *found, *_of_modules(_unsound(said))]
+        all_found = [*([] if end is None else [end]), *found, *lines.of_modules(said)]
         checks, failed = checked(case, all_found, silence, guard)
         found += failed
-        return cls(records, left, case.frames, case.waits, stretched, end, found, said, checks, tuple(silence.mistakes))
+        mistakes = tuple(silence.mistakes)
+        return cls(records, left, case.frames, case.waits, stretched, end, found, said, lines, checks, mistakes)
 
     @property
     def findings(self) -> list[Finding]:
         """All findings: the error that ended the graph, the findings, and the modules whose gradients are not sound."""
-        modules = _of_modules(_unsound(self.verdicts))
+        modules = self.lines.of_modules(self.verdicts)
         shown = {record.id for record in self.records}
         ended = [] if self.ended is None else [self.ended]
         return [_shown(one, shown) for one in (*ended, *self.problems, *modules)]
@@ -151,12 +157,35 @@ def _is_silenced(silence: Silence, guard: Guard, found: Finding) -> bool:
     return guard.one_of("silence", (), partial(silence.takes, found), False)
 
 
-def _unsound(said: list[ModuleVerdict]) -> list[ModuleVerdict]:
-    return [one for one in said if one.kind != "sound"]
+_ABOUT_STEPS = frozenset(
+    {"no optimizer", "idle step", "no change", "small steps", "large steps", "accumulated gradients", "frozen"}
+)
+"""The kinds of findings that are about the step of an optimizer, where they have no line of their own."""
+
+
+class _Lines(NamedTuple):
+    """Where the last step and the last backward were called: a finding about a parameter has no line of its own."""
+
+    step: Place | None
+    backward: Place | None
+
+    @classmethod
+    def of(cls, case: Examination) -> Self:
+        steps = [call.place for call in case.training.calls if call.kind == "step"]
+        backwards = [one.place for one in case.graph.losses]
+        return cls(steps[-1] if steps else None, backwards[-1] if backwards else None)
+
+    def completed(self, found: Finding) -> Finding:
+        """The finding, with a line."""
+        step = self.step if found.kind in _ABOUT_STEPS else None
+        return found if found.place is not None else replace(found, place=step or self.backward)
+
+    def of_modules(self, said: list[ModuleVerdict]) -> list[Finding]:
+        """The findings about modules whose gradients are not sound: one for all of a kind, which have one cause."""
+        return [self.completed(one) for one in _of_modules([one for one in said if one.kind != "sound"])]
 
 
 def _of_modules(bad: list[ModuleVerdict]) -> list[Finding]:
-    """The findings about modules whose gradients are not sound: many of one kind have one cause, and one finding."""
     found = []
     for kind in dict.fromkeys(one.kind for one in bad):
         alike = [one for one in bad if one.kind == kind]
