@@ -14,6 +14,7 @@ import nbgrad
 from nbgrad.core.recorder.switches import follows
 from tests.integrations.trainings import net
 from tests.models.torchvision_ops import provide
+from tests.run.commands import python
 
 pytestmark = [
     pytest.mark.once,
@@ -378,3 +379,33 @@ def test_accelerate_learns_the_same_and_its_trackers_get_the_norms(tmp_path: Pat
     assert [step for _, step in told] == [2, 4, 6, 8]
     assert {"nbgrad/loss", "nbgrad/gradient_norm/0", "nbgrad/update_ratio/2"} <= set(told[0][0])
     assert follows() == 0
+
+
+LAUNCHED = """
+import torch
+from accelerate import Accelerator
+
+accelerator = Accelerator(cpu=True)
+torch.manual_seed(accelerator.process_index)
+net = torch.nn.Linear(3, 2)
+net, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.1))
+for step in range(2):
+    optimizer.zero_grad()
+    accelerator.backward(net(torch.randn(4, 3)).pow(2).mean())
+    optimizer.step()
+print(f"rank {accelerator.process_index} of {accelerator.num_processes}\\n", end="", flush=True)
+accelerator.end_training()
+"""
+
+
+@pytest.mark.more("accelerate")
+def test_accelerate_launches_the_command_and_rank_0_reports_the_users_line(tmp_path: Path) -> None:
+    (tmp_path / "launched.py").write_text(LAUNCHED)
+    processes = ("--multi_gpu", "--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no")
+    launch = ("-m", "accelerate.commands.launch", *processes, "--dynamo_backend", "no", "-m", "nbgrad")
+    result = python(*launch, "run", "--save", "run.txt", "launched.py", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert sorted(result.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
+    assert result.stderr.count("nbgrad: launched.py, 2 steps (2 backwards, all recorded) in ") == 1
+    assert "  launched.py:11\n" in result.stderr
+    assert (tmp_path / "run.txt").exists()

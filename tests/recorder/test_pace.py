@@ -4,6 +4,8 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,6 +226,46 @@ def test_accumulation_by_the_number_of_the_round(loop: Loop) -> None:
                 loop.optimizer.step()
                 loop.optimizer.zero_grad()
     assert numbers(graph) == [*range(1, 9), *range(37, 41)]
+
+
+def package(folder: Path, name: str, text: str) -> Any:
+    """A module of an installed package."""
+    file = folder / "site-packages" / f"{name}.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    spec = spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_step_that_a_package_takes_has_the_users_line(loop: Loop, tmp_path: Path) -> None:
+    helper = package(tmp_path, "helper", "def backward(loss): loss.backward()\ndef step(optimizer): optimizer.step()\n")
+    other = Loop(loop.lib is nbgrad)
+    with AutogradGraph(every=10) as graph:
+        for _ in range(25):
+            loop.optimizer.zero_grad()
+            other.optimizer.zero_grad()
+            helper.backward(loop.loss())
+            helper.step(loop.optimizer)
+            helper.backward(-other.loss())
+            helper.step(other.optimizer)
+    assert {one.place.text for one in graph.losses} == {
+        "helper.backward(loop.loss())",
+        "helper.backward(-other.loss())",
+    }
+    assert numbers(graph) == [1, 2, 3, 4, 21, 22, 41, 42, 49, 50]
+
+
+def test_the_losses_of_a_loop_in_a_package_have_the_lines_of_the_package(loop: Loop, tmp_path: Path) -> None:
+    text = "def train(loop):\n    loop.loss().backward()\n    (2 * loop.loss()).backward()\n"
+    trainer = package(tmp_path, "trainer", text)
+    with AutogradGraph() as graph:
+        for _ in range(3):
+            trainer.train(loop)
+    assert [one.place.text for one in graph.losses] == 3 * ["loop.loss().backward()", "(2 * loop.loss()).backward()"]
 
 
 def test_a_closure_is_a_part_of_the_step() -> None:

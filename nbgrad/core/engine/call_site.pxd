@@ -51,8 +51,15 @@ cdef dict _OURS
 @cython.locals(frame=FrameType, above=FrameType)
 cpdef FrameType user_frame()
 
-@cython.locals(frame=FrameType, made=Place)
 cpdef Place user_place()
+
+cpdef Place own_place()
+
+@cython.locals(frame=FrameType, above=FrameType)
+cpdef FrameType own_frame()
+
+@cython.locals(made=Place)
+cdef Place _place_in(FrameType frame)
 
 cdef int _OPTIMIZED
 

@@ -4,6 +4,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable
+from functools import cache
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from sys import _getframe, getrefcount
@@ -22,14 +23,36 @@ NOT_THE_USERS = (_PACKAGE, _TORCH)
 _LIBRARIES = (*NOT_THE_USERS, *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
+@cache
 def in_library(file: str) -> bool:
     """Whether a file of code is part of an installed package, of nbgrad or of Python: the user does not write it."""
     return file.startswith(_LIBRARIES) or any(part in file for part in ("site-packages", "dist-packages", "<frozen"))
 
 
 def user_place() -> Place:
-    """The line of the user's that runs now."""
-    frame = user_frame()
+    """The line that runs now in code that is neither nbgrad's nor torch's."""
+    return _place_in(user_frame())
+
+
+def own_place() -> Place:
+    """The line that runs now in code of the user's own, where a package such as accelerate runs the user's step.
+
+    If packages alone run, it is ``user_place()``.
+    """
+    return _place_in(own_frame())
+
+
+def own_frame() -> FrameType:
+    """The innermost running frame of no installed package; ``user_frame()`` where there is none."""
+    frame = above = user_frame()
+    while in_library(above.f_code.co_filename):
+        if above.f_back is None:
+            return frame
+        above = above.f_back
+    return above
+
+
+def _place_in(frame: FrameType) -> Place:
     made = Place.__new__(Place)  # a call of the class takes twice as long
     made._code = frame.f_code
     made._offset = frame.f_lasti

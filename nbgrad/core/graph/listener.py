@@ -14,7 +14,7 @@ from torch import Tensor as RawTensor
 
 from nbgrad.core.dispatch.arguments import all_unchanging
 from nbgrad.core.engine.broadcast import Reduction, reduction as summed
-from nbgrad.core.engine.call_site import in_a_function, local_names, names_in_frames, user_frame, user_place
+from nbgrad.core.engine.call_site import in_a_function, local_names, names_in_frames, own_place, user_frame, user_place
 from nbgrad.core.engine.ended import note as note_ended
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, TensorBase, next_seq, raw_of, record_id
 from nbgrad.core.engine.observer import Cut, Observer
@@ -393,12 +393,12 @@ class Listener(Observer):
     def on_optimizer_call(self, optimizer: Any, kind: Any, by: torch.Tensor | None = None) -> None:
         """Remember what the program does around its backwards."""
         if not self.closed:
-            self.training.optimizer_called(optimizer, kind, self.backwards, user_place(), by)
+            self.training.optimizer_called(optimizer, kind, self.backwards, own_place(), by)
 
     def on_clip(self, grads: list[torch.Tensor], bound: float, changes: int = 1) -> None:
         """Remember that gradients were clipped."""
         if not self.closed:
-            self.training.clipped(grads, bound, changes, self.backwards, user_place())
+            self.training.clipped(grads, bound, changes, self.backwards, own_place())
 
     def on_change(self, changed: Sequence[torch.Tensor], what: str) -> None:
         """Remember the op that changed data in place, for the message of a backward that needs the old numbers."""

@@ -31,7 +31,7 @@ class BackwardLoss(NamedTuple):
     Attributes:
         number: of the backward, from 1.
         value: the number it began from; None if it was no single real number.
-        place: the line that called it.
+        place: the user's line that called it; where several losses come from one such line, that of the package.
     """
 
     number: int
@@ -73,22 +73,20 @@ class LossRecorder:
         self._values = array("d")
         self._lines = array("H")
         self._places: list[Place] = []
-        self._known: dict[tuple[int, int], int] = {}
+        self._known: dict[tuple[int, ...], int] = {}
+        self._inner: dict[tuple[int, int], list[tuple[int, Place]]] = {}  # by the user's line, those that it leads to
         self._levels: list[_Level] = []
         self._far: list[tuple[int, torch.Tensor]] = []
         self._copies: list[tuple[list[int], torch.Tensor, Any]] = []
 
-    def note(self, roots: tuple[Any, ...], place: Place) -> bool:
-        """A backward from ``roots`` has ended. Return whether a loss leaps, as far as that is known by now."""
-        line = self._known.get(place.instruction)
+    def note(self, roots: tuple[Any, ...], place: Place, own: Place) -> bool:
+        """A backward from ``roots`` has ended, called at ``place``, for the user's ``own`` line.
+
+        Return whether a loss leaps, as far as that is known by now.
+        """
+        line = self._known.get((*place.instruction, *own.instruction))
         if line is None:
-            line = len(self._places)
-            if line < _LINES:
-                self._known[place.instruction] = line
-                self._places.append(place)
-                self._levels.append(_Level())
-            else:
-                line = _LINES - 1
+            line = self._new(place, own)
         value = number_in(roots[0]) if len(roots) == 1 else None
         self._lines.append(line if value is not None else line + _NONE)
         self._values.append(value if isinstance(value, float) else torch.nan)
@@ -98,6 +96,21 @@ class LossRecorder:
             return False
         self._far.append((len(self._values) - 1, value))
         return self._copied() if len(self._far) >= _READ else False
+
+    def _new(self, place: Place, own: Place) -> int:
+        """The number of a line that was not known yet."""
+        line = len(self._places)
+        if line >= _LINES:
+            return _LINES - 1
+        self._known[*place.instruction, *own.instruction] = line
+        self._levels.append(_Level())
+        alike = self._inner.setdefault(own.instruction, [])
+        alike.append((line, place))
+        self._places.append(own)
+        if len(alike) > 1:
+            for other, inner in alike:
+                self._places[other] = inner
+        return line
 
     def _copied(self) -> bool:
         """Copy those on the device, and look at the copies that have arrived."""
