@@ -208,7 +208,7 @@ def _rule_text(run: EngineRun, supposed: _Supposed, fault: EngineFault) -> str:
 
 
 def _explained(run: EngineRun, supposed: _Supposed, first: int) -> int:
-    """How many wrong gradients the supposed fault explains; 0 if not the first one, or if it makes a right one wrong."""
+    """How many wrong gradients a fault explains; 0 if not the first one, or if it would make a right one wrong."""
     if run.hides:
         made = _altered(run, supposed)
         parts: Sequence[int] = range(len(run.parts))

@@ -105,7 +105,7 @@ class EngineRun:
         return None if any(one is None for one in found) else [one for one in found if one is not None]
 
     def close(self, got: Numbers, want: Numbers, scale: Sequence[Numbers | None] = ()) -> bool:
-        """Whether two numbers agree, as exactly as the types of the engine allow; ``scale`` are those they are made of."""
+        """Whether two numbers agree, as exactly as the engine's types allow; ``scale`` are those they are made of."""
         if got.shape != want.shape:
             if got.numel() != 1 or want.numel() != 1:
                 return False

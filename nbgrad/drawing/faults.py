@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,9 +33,7 @@ class EngineFault:
 
 
 SIGN = EngineFault("sign", "has the wrong sign", 1)
-OUTER = EngineFault(
-    "outer", "gives the local derivative alone: it has to be multiplied by the gradient of the result", 1
-)
+OUTER = EngineFault("outer", "gives the local derivative alone: multiply it by the gradient of the result", 1)
 LOCAL = EngineFault("local", "passes the gradient of the result on as it is: the local derivative is missing", 1)
 EXCHANGED = EngineFault("exchanged", "gives each input the gradient that belongs to the other one")
 ZERO = EngineFault("zero", "adds nothing to the gradient of this input", 4)
@@ -194,59 +192,68 @@ def _factors(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbe
 
 # Rules of a single op.
 
-Rule = Callable[[Numbers, Numbers, Numbers], Numbers]
+
+class _Elementwise(NamedTuple):
+    """The numbers of an op of one input: the input, the result, and the gradient of the result."""
+
+    x: Numbers
+    y: Numbers
+    g: Numbers
+
+
+Rule = Callable[[_Elementwise], Numbers]
 
 _UNARY: dict[str, list[tuple[str, str, Rule]]] = {
     "tanh": [
-        ("1-y", "multiplies by 1 - y, where 1 - y² is right: the square is missing", lambda x, y, g: g * (1 - y)),
-        ("y2", "multiplies by y², where 1 - y² is right", lambda x, y, g: g * y * y),
-        ("1+y2", "multiplies by 1 + y², where 1 - y² is right", lambda x, y, g: g * (1 + y * y)),
-        ("y(1-y)", "is that of sigmoid, y (1 - y), where 1 - y² is right", lambda x, y, g: g * y * (1 - y)),
-        ("1-x2", "uses the input where the result belongs: 1 - x² instead of 1 - y²", lambda x, y, g: g * (1 - x * x)),
+        ("1-y", "multiplies by 1 - y, where 1 - y² is right: the square is missing", lambda s: s.g * (1 - s.y)),
+        ("y2", "multiplies by y², where 1 - y² is right", lambda s: s.g * s.y * s.y),
+        ("1+y2", "multiplies by 1 + y², where 1 - y² is right", lambda s: s.g * (1 + s.y * s.y)),
+        ("y(1-y)", "is that of sigmoid, y (1 - y), where 1 - y² is right", lambda s: s.g * s.y * (1 - s.y)),
+        ("1-x2", "uses the input where the result belongs: 1 - x² instead of 1 - y²", lambda s: s.g * (1 - s.x * s.x)),
     ],
     "sigmoid": [
-        ("y", "multiplies by y, where y (1 - y) is right", lambda x, y, g: g * y),
-        ("1-y", "multiplies by 1 - y, where y (1 - y) is right", lambda x, y, g: g * (1 - y)),
-        ("1+y", "multiplies by y (1 + y), where y (1 - y) is right", lambda x, y, g: g * y * (1 + y)),
-        ("1-y2", "is that of tanh, 1 - y², where y (1 - y) is right", lambda x, y, g: g * (1 - y * y)),
-        ("x(1-x)", "uses the input where the result belongs: x (1 - x)", lambda x, y, g: g * x * (1 - x)),
+        ("y", "multiplies by y, where y (1 - y) is right", lambda s: s.g * s.y),
+        ("1-y", "multiplies by 1 - y, where y (1 - y) is right", lambda s: s.g * (1 - s.y)),
+        ("1+y", "multiplies by y (1 + y), where y (1 - y) is right", lambda s: s.g * s.y * (1 + s.y)),
+        ("1-y2", "is that of tanh, 1 - y², where y (1 - y) is right", lambda s: s.g * (1 - s.y * s.y)),
+        ("x(1-x)", "uses the input where the result belongs: x (1 - x)", lambda s: s.g * s.x * (1 - s.x)),
     ],
     "exp": [
-        ("x", "multiplies by the input, where the result belongs", lambda x, y, g: g * x),
-        ("power", "is that of a power, x exp(x - 1), where exp(x) is right", lambda x, y, g: g * x * torch.exp(x - 1)),
-        ("inverse", "divides by the result, where it has to multiply by it", lambda x, y, g: g / y),
+        ("x", "multiplies by the input, where the result belongs", lambda s: s.g * s.x),
+        ("power", "is that of a power, x exp(x - 1), where exp(x) is right", lambda s: s.g * s.x * torch.exp(s.x - 1)),
+        ("inverse", "divides by the result, where it has to multiply by it", lambda s: s.g / s.y),
     ],
     "log": [
-        ("x", "multiplies by the input, where it has to divide by it", lambda x, y, g: g * x),
-        ("1/y", "divides by the result, where the input belongs", lambda x, y, g: g / y),
-        ("1/x2", "divides by the square of the input, where the input belongs", lambda x, y, g: g / (x * x)),
-        ("y", "multiplies by the result, where it has to divide by the input", lambda x, y, g: g * y),
+        ("x", "multiplies by the input, where it has to divide by it", lambda s: s.g * s.x),
+        ("1/y", "divides by the result, where the input belongs", lambda s: s.g / s.y),
+        ("1/x2", "divides by the square of the input, where the input belongs", lambda s: s.g / (s.x * s.x)),
+        ("y", "multiplies by the result, where it has to divide by the input", lambda s: s.g * s.y),
     ],
     "sqrt": [
-        ("1/2x", "divides by 2 x, where 2 y is right", lambda x, y, g: g / (2 * x)),
-        ("y/2", "multiplies by y / 2, where it has to divide by 2 y", lambda x, y, g: g * y / 2),
-        ("2y", "multiplies by 2 y, where it has to divide by it", lambda x, y, g: g * 2 * y),
+        ("1/2x", "divides by 2 x, where 2 y is right", lambda s: s.g / (2 * s.x)),
+        ("y/2", "multiplies by y / 2, where it has to divide by 2 y", lambda s: s.g * s.y / 2),
+        ("2y", "multiplies by 2 y, where it has to divide by it", lambda s: s.g * 2 * s.y),
     ],
     "reciprocal": [
-        ("-1/x", "divides by x, where x² is right: the square is missing", lambda x, y, g: -g / x),
-        ("-x2", "multiplies by x², where it has to divide by it", lambda x, y, g: -g * x * x),
-        ("-1/y2", "divides by the square of the result, where that of the input belongs", lambda x, y, g: -g * x * x),
+        ("-1/x", "divides by x, where x² is right: the square is missing", lambda s: -s.g / s.x),
+        ("-x2", "multiplies by x², where it has to divide by it", lambda s: -s.g * s.x * s.x),
+        ("-1/y2", "divides by the square of the result, where that of the input belongs", lambda s: -s.g * s.x * s.x),
     ],
     "relu": [
-        ("x", "multiplies by the input, where 1 is right", lambda x, y, g: g * x * (x > 0)),
-        ("other side", "lets the gradient through where the input is negative", lambda x, y, g: g * (x < 0)),
-        ("by gradient", "asks whether the gradient is positive: it has to ask the input", lambda x, y, g: g * (g > 0)),
+        ("x", "multiplies by the input, where 1 is right", lambda s: s.g * s.x * (s.x > 0)),
+        ("other side", "lets the gradient through where the input is negative", lambda s: s.g * (s.x < 0)),
+        ("by gradient", "asks whether the gradient is positive: it has to ask the input", lambda s: s.g * (s.g > 0)),
     ],
-    "abs": [("|x|", "multiplies by the input, where its sign is right", lambda x, y, g: g * x)],
-    "sin": [("y", "multiplies by sin x, where cos x is right", lambda x, y, g: g * y)],
-    "cos": [("y", "multiplies by cos x, where -sin x is right", lambda x, y, g: g * y)],
+    "abs": [("|x|", "multiplies by the input, where its sign is right", lambda s: s.g * s.x)],
+    "sin": [("y", "multiplies by sin x, where cos x is right", lambda s: s.g * s.y)],
+    "cos": [("y", "multiplies by cos x, where -sin x is right", lambda s: s.g * s.y)],
     "softmax": [
-        ("diagonal", "lacks the paths to the other elements: y (1 - y) alone", lambda x, y, g: g * y * (1 - y)),
-        ("y", "multiplies by y alone: the sum over y ȳ has to be subtracted", lambda x, y, g: g * y),
+        ("diagonal", "lacks the paths to the other elements: y (1 - y) alone", lambda s: s.g * s.y * (1 - s.y)),
+        ("y", "multiplies by y alone: the sum over y ȳ has to be subtracted", lambda s: s.g * s.y),
     ],
     "log_softmax": [
-        ("no sum", "subtracts softmax(x), and not softmax(x) times the sum of ȳ", lambda x, y, g: g - y.exp()),
-        ("product", "multiplies softmax(x) by ȳ, and not by the sum of ȳ", lambda x, y, g: g - y.exp() * g),
+        ("no sum", "subtracts softmax(x), and not softmax(x) times the sum of ȳ", lambda s: s.g - s.y.exp()),
+        ("product", "multiplies softmax(x) by ȳ, and not by the sum of ȳ", lambda s: s.g - s.y.exp() * s.g),
     ],
 }
 """For ops of one input, the wrong rules: key, words, and the gradient from x, y and the gradient of y."""
@@ -257,7 +264,7 @@ def _of_row(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Number
     x, y, g = step.values[argument], step.out, step.gradient
     if x.shape == y.shape == g.shape:
         for key, text, rule in _UNARY.get(step.call.name, ()):
-            yield EngineFault(key, text), rule(x, y, g)
+            yield EngineFault(key, text), rule(_Elementwise(x, y, g))
     maker = _ROWS.get(step.call.name)
     if maker is not None:
         yield from maker(step, argument)
@@ -374,7 +381,7 @@ def _elementwise(right: Numbers, other: Numbers, g: Numbers) -> Iterator[tuple[E
         yield EngineFault("elementwise", "multiplies elementwise, where a matrix product is right"), g * other
 
 
-def _permutation(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
+def _permutation(step: RuleStep, _: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     order = step.call.dims
     if len(order) == step.gradient.ndim:
         yield PERMUTED, step.gradient.permute(order)

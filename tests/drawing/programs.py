@@ -3,19 +3,8 @@
 import numpy as np
 
 _random = np.random.default_rng(7)
-_numbers = {
-    name: _random.normal(size=shape)
-    for name, shape in {
-        "x": (4, 3),
-        "w": (3, 5),
-        "b": (5,),
-        "v": (5, 2),
-        "s": (3, 3),
-        "r": (3, 3),
-        "q": (2, 3, 4),
-        "c": (3, 3, 3),
-    }.items()
-}
+_shapes = {"x": (4, 3), "w": (3, 5), "b": (5,), "v": (5, 2), "s": (3, 3), "r": (3, 3), "q": (2, 3, 4), "c": (3, 3, 3)}
+_numbers = {name: _random.normal(size=shape) for name, shape in _shapes.items()}
 
 
 def _leaves(engine, *names):

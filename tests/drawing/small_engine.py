@@ -81,7 +81,7 @@ FORWARD: dict[str, Callable[..., Any]] = {
     "logsumexp": lambda x, axis=-1: np.log(np.exp(x).sum(axis)),
     "transpose": lambda x, axes=None: np.transpose(x, axes),
     "reshape": lambda x, shape: x.reshape(shape),
-    "broadcast_to": lambda x, shape: np.broadcast_to(x, shape),
+    "broadcast_to": np.broadcast_to,
     "getitem": lambda x, index: x[index],
     "concatenate": lambda *xs, axis=0: np.concatenate(xs, axis),
     "maximum": np.maximum,
