@@ -10,7 +10,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.last_backward import Frame
 from nbgrad.core.graph.record import Input, Record, TakenStatistics, described
 from nbgrad.core.graph.stats import Stats, summarise_all
-from nbgrad.drawing.ops import EngineOp, operands, row_of, scalar_of
+from nbgrad.drawing.ops import EngineOp, named_operands, operands, row_of, scalar_of
 from nbgrad.drawing.part import NUMBERS, Part
 from nbgrad.drawing.shares import Share, Use, Uses
 from nbgrad.drawing.values import tensor_of
@@ -129,7 +129,7 @@ class _Taken:
         if part.op is None:
             return ()
         names = EngineOp(part.op, len(operands(part)), row_of(part)).inputs
-        return tuple([self._input(Use(place, at), names[at], one) for at, one in enumerate(operands(part))])
+        return tuple([self._input(Use(place, at), names[at], one) for at, one in enumerate(named_operands(part))])
 
     def _input(self, use: Use, name: str, parent: Any) -> Input:
         if isinstance(parent, NUMBERS):

@@ -53,6 +53,12 @@ def operands(part: Part) -> tuple[object, ...]:
     return part.parents if scalar is None else (*part.parents, scalar)
 
 
+def named_operands(part: Part) -> tuple[object, ...]:
+    """The same, without a number that the name of the op has, as in "**2"."""
+    scalar = scalar_of(part)
+    return part.parents if scalar is None or str(scalar) in str(part.op) else (*part.parents, scalar)
+
+
 class EngineOp(OpInfo):
     """An op of another engine: its name, and the formulas of the row of the table that does the same. It does not run.
 
