@@ -384,7 +384,9 @@ def _reductions(operands: Operands) -> Iterator[Call]:
     given = operands.has("dim", "axis", "axes", "dims")
     ranks = range(x.ndim)
     every = [dims for count in range(x.ndim, 0, -1) for dims in combinations(ranks, count)] or [()]
-    wanted = [tuple(sorted(one % max(x.ndim, 1) for one in told))] if told is not None else every[:1] if given else every
+    wanted = (
+        [tuple(sorted(one % max(x.ndim, 1) for one in told))] if told is not None else every[:1] if given else every
+    )
     keeps = operands.setting("keepdim", "keepdims")
     shape = None if operands.result is None else tuple(operands.result.shape)
     made = []

@@ -295,7 +295,10 @@ def _product(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]
     x = step.values[argument]
     own = _fitted(step.gradient * x, x)
     yield Fault("own", "multiplies by the input itself, where the other input belongs"), own
-    yield Fault("result", "multiplies by the result, where the other input belongs"), _fitted(step.gradient * step.out, x)
+    yield (
+        Fault("result", "multiplies by the result, where the other input belongs"),
+        _fitted(step.gradient * step.out, x),
+    )
     if len(step.values) == 2:
         other = step.values[1 - argument]
         yield Fault("plus", "adds the other input, where it has to multiply by it"), _fitted(step.gradient + other, x)
@@ -306,8 +309,9 @@ def _sum(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
         a, b = step.values
         x = step.values[argument]
         other = b if argument == 0 else a
-        yield Fault("times other", "is that of a product: it multiplies by the other input"), _fitted(
-            step.gradient * other, x
+        yield (
+            Fault("times other", "is that of a product: it multiplies by the other input"),
+            _fitted(step.gradient * other, x),
         )
 
 
@@ -353,8 +357,9 @@ def _matmul(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]
                 yield (UNTRANSPOSED if straight else SWAPPED_PRODUCT), a @ b
     yield TRANSPOSED, right.mT
     if other.shape == right.shape:
-        yield Fault("elementwise", "multiplies elementwise, where a matrix product is right"), (
-            g * other if g.shape == other.shape else None
+        yield (
+            Fault("elementwise", "multiplies elementwise, where a matrix product is right"),
+            (g * other if g.shape == other.shape else None),
         )
 
 
@@ -492,7 +497,10 @@ def _wrong_values(
         yield from _wrong_singles(call, values[0])
     if right is not None:
         yield Fault("sign", "has the wrong sign", 1), -right
-        yield Fault("floor", "loses what comes after the point"), right.trunc() if (right != right.trunc()).any() else None
+        yield (
+            Fault("floor", "loses what comes after the point"),
+            right.trunc() if (right != right.trunc()).any() else None,
+        )
         yield Fault("transposed", "is transposed"), right.mT if right.ndim > 1 else None
         yield Fault("shape", "has the right numbers in another shape", 3), right.reshape(-1)
         yield Fault("factor 2", "is twice the right one", 4), right * 2
