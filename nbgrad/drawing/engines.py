@@ -29,9 +29,13 @@ class Engine(NamedTuple):
 
 def engine_of(thing: object) -> Engine | None:
     """The ready reader that knows an object; None if none does."""
-    if isinstance(thing, (type, *NUMBERS, *ARRAYS, str, bytes, list, tuple, dict, set)) or thing is None:
+    if issubclass(type(thing), _NO_OBJECTS):  # isinstance would ask the object for its class
         return None
     return next((one for one in ENGINES if one.knows(thing)), None)
+
+
+_NO_OBJECTS = (type, *NUMBERS, *ARRAYS, str, bytes, list, tuple, dict, set, type(None))
+"""The types of values that are no objects of an engine."""
 
 
 def has(thing: object, name: str) -> bool:

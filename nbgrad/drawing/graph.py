@@ -10,7 +10,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.last_backward import Frame
 from nbgrad.core.graph.record import Input, Record, TakenStatistics, described
 from nbgrad.core.graph.stats import Stats, summarise_all
-from nbgrad.drawing.ops import EngineOp, operands, row_of, scalar_of
+from nbgrad.drawing.ops import EngineOp, operands, scalar_of
 from nbgrad.drawing.part import NUMBERS, Part
 from nbgrad.drawing.shares import Share, Use, Uses
 from nbgrad.drawing.values import tensor_of
@@ -102,7 +102,7 @@ class _Taken:
             id=self.ids[id(part.source)],
             kind=self._kind(place),
             name=part.name or names.get(id(part.source)),
-            op=None if part.op is None else EngineOp(part.op, len(operands(part)), row_of(part)),
+            op=None if part.op is None else EngineOp(part),
             shape=tuple(value.shape),
             dtype=value.dtype,
             device=value.device,
@@ -110,7 +110,7 @@ class _Taken:
             parents=tuple([one.source for one in inputs]),
             scope=None,
             place=None,
-            root=id(part.source) in roots,
+            root=self.ran and id(part.source) in roots,
             alive=True,
             leaf=None,
             graph=self._graph,
@@ -128,7 +128,7 @@ class _Taken:
         part = self._parts[place]
         if part.op is None:
             return ()
-        names = EngineOp(part.op, len(operands(part)), row_of(part)).inputs
+        names = EngineOp(part).inputs
         return tuple([self._input(Use(place, at), names[at], one) for at, one in enumerate(operands(part))])
 
     def _input(self, use: Use, name: str, parent: Any) -> Input:

@@ -52,7 +52,7 @@ def _jaxpr(root: Any) -> ForeignProgram:
         value = np.asarray(held[variable]) if variable in held else _aval(variable)
         parts[variable] = Part(variable, None, (), value, name=letter)
     for equation in inner.eqns:
-        parents = tuple(one.val if hasattr(one, "val") else one for one in equation.invars)
+        parents = tuple(np.asarray(one.val)[()] if hasattr(one, "val") else one for one in equation.invars)
         name = equation.primitive.name
         told = MappingProxyType({key: one for key, one in equation.params.items() if _is_plain(one)})
         for made in equation.outvars:

@@ -201,9 +201,9 @@ def _called(function: Callable[[Any], Any], thing: object) -> Any:
 
 def _unknown(thing: object, of: object) -> str:
     kind = f"{type(thing).__module__}.{type(thing).__qualname__}".removeprefix("builtins.")
-    where = "" if of is None or of is thing else f", among the parents of {shown(of)},"
+    where = "" if of is None or of is thing else f", a parent in the graph of {shown(of)},"
     return (
-        f"{shown(thing)}{where} is a {kind}, from which no graph can be read. Give its class the attributes or methods "
+        f"no graph can be read from {shown(thing)}{where} of class {kind}. Give its class the attributes or methods "
         "parents (a tuple of the objects that it was computed from, empty for a leaf), op (the name of the op), value "
         "(a number or an array) and gradient (the same, or None); or register a function that reads it, with "
         "@nbgrad.drawing.reader(cls)"

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.broadcast import Reduction, reduction
-from nbgrad.core.functional.grad import grad
-from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.drawing.ops import operands, row_of
+from nbgrad.drawing.calls import calls_of, operands_of, wide
+from nbgrad.drawing.ops import row_of
 from nbgrad.drawing.part import NUMBERS, Part
 
 
@@ -105,30 +103,31 @@ class Uses:
         return Share(made.sum_to_size(self.sums[use].target), made)
 
     def _rule(self, at: int) -> list[torch.Tensor | None]:
-        """What nbgrad's rule gives to each operand, before broadcasts are undone; empty if there is no such rule."""
+        """What nbgrad's rule gives to each parent, before broadcasts are undone; empty if there is no such rule."""
         part, value, came = self._parts[at], self._values[at], self._gradients[at]
-        row = row_of(part)
-        if row is None or came is None or came.shape != value.shape or not value.is_floating_point():
+        if came is None or came.shape != value.shape or not value.is_floating_point():
             return []
-        given = [self._operand(Use(at, position), one) for position, one in enumerate(operands(part))]
-        try:
-            out = row(*given, **_settings(row, part))
-            if not isinstance(out, Tensor) or out.shape != value.shape or not _agree(out.data, value):
-                return []
-            asked = [one for one in given if isinstance(one, Tensor)]
-            made = iter(grad(out, asked, came.to(out.dtype), allow_unused=True))
-        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
-            return []  # the engine's op of this name takes other numbers
-        raw = [next(made) if isinstance(one, Tensor) else None for one in given]
-        return [None if one is None else one.data for one in raw]
+        given = [self._operand(Use(at, position), one) for position, one in enumerate(part.parents)]
+        for call in calls_of(operands_of(part, given, wide(value))) or []:
+            taken = [given[slot] for slot in call.slots]
+            out = call.run(taken)
+            if out is None or out.shape != value.shape or not _agree(out, value):
+                continue  # the engine's op of this name does something else
+            made = call.pull(taken, wide(came))
+            found: list[torch.Tensor | None] = [None] * len(given)
+            for slot, one in zip(call.slots, made or [], strict=False):
+                before = found[slot]
+                found[slot] = one if before is None else before + one
+            return found
+        return []
 
-    def _operand(self, use: Use, parent: Any) -> Any:
+    def _operand(self, use: Use, parent: Any) -> torch.Tensor:
+        """The numbers of a parent, repeated as the op repeats them: so the rule gives the gradient of each repeat."""
         place = self.place(parent)
         if place is None:
-            return parent
-        data = self._values[place]
-        data = data if use not in self.sums else data.expand(self.sums[use].source)
-        return Tensor(data, requires_grad=data.is_floating_point())
+            return torch.tensor(parent, dtype=torch.float64)
+        data = wide(self._values[place])
+        return data if use not in self.sums else data.expand(self.sums[use].source)
 
 
 def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
@@ -136,19 +135,6 @@ def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
         return tuple(torch.broadcast_shapes(*shapes))
     except RuntimeError:
         return None
-
-
-_SETTINGS = {"dim": ("dim", "axis", "axes"), "keepdim": ("keepdim", "keepdims"), "size": ("size", "shape")}
-"""By setting of a row, the names that engines have for it."""
-
-
-def _settings(row: Op, part: Part) -> dict[str, Any]:
-    known = {name: _SETTINGS.get(name, (name,)) for name in (*row.defaults, *row.required)}
-    found = {
-        name: next((part.settings[one] for one in others if one in part.settings), None)
-        for name, others in known.items()
-    }
-    return {name: one for name, one in found.items() if one is not None}
 
 
 _NEAR = 1e-5

@@ -37,26 +37,24 @@ def _tensor(value: Any) -> torch.Tensor:
         return raw.detach()
     if isinstance(value, Form):
         return torch.empty(value.shape, dtype=getattr(torch, value.dtype), device="meta")
-    if isinstance(value, bool | int | float):
+    if type(value) in (bool, int, float):
         return torch.tensor(float(value), dtype=torch.float64)
-    if isinstance(value, complex) and not isinstance(value, np.generic):
-        return torch.tensor(value, dtype=torch.complex128)
+    return torch.from_numpy(_array(value).copy())
+
+
+def _array(value: Any) -> "np.ndarray[Any, Any]":
+    """The numbers as an array whose element type torch has."""
     if isinstance(value, list | tuple):
         value = np.asarray(_plain(value))
-        if value.dtype.kind in "iub":
-            value = value.astype(np.float64)
-    if not isinstance(value, (np.ndarray, *NUMBERS)):
-        if not hasattr(type(value), "__array__"):
-            raise TypeError("no numbers")
-        value = np.asarray(value)
+        value = value.astype(np.float64) if value.dtype.kind in "iub" else value
+    if not isinstance(value, (np.ndarray, *NUMBERS)) and not hasattr(type(value), "__array__"):
+        raise TypeError("no numbers")
     array = np.asarray(value)
-    if array.dtype.kind == "O":
+    if array.dtype.kind == "O" or (array.dtype.kind == "f" and array.dtype.itemsize > 8):
         array = array.astype(np.float64)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"its element type is {array.dtype}")
-    if array.dtype.itemsize > 8 and array.dtype.kind == "f":
-        array = array.astype(np.float64)
-    return torch.from_numpy(np.array(array, order="C", copy=None, dtype=array.dtype.newbyteorder("=")).copy())
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def _plain(value: Any) -> Any:
