@@ -1,7 +1,7 @@
 """``verdict_of``: the first value or gradient of somebody else's engine that differs from nbgrad's, and why."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +10,7 @@ import torch
 from nbgrad.core.engine.state import Switch
 from nbgrad.drawing.calls import Numbers
 from nbgrad.drawing.causes import gradient_cause, value_cause
-from nbgrad.drawing.engine_run import EngineRun
+from nbgrad.drawing.engine_run import NO_NAMES, EngineRun
 from nbgrad.drawing.part import Part
 
 
@@ -56,6 +56,8 @@ class EngineVerdict:
         others: how many other numbers differ that are computed from right ones: further faults, or the same again.
         consequences: how many more numbers are wrong only because they are computed from wrong ones.
         checked_values, checked_gradients: how many numbers were compared.
+        unknown: the names of the ops that were taken as they are.
+        has_gradients: whether there were gradients to compare: a backward has run.
         unchecked: what could not be compared, in sentences; empty if everything was.
     """
 
@@ -65,17 +67,27 @@ class EngineVerdict:
     consequences: int
     checked_values: int
     checked_gradients: int
+    unknown: tuple[str, ...]
+    has_gradients: bool
     unchecked: tuple[str, ...]
 
     @property
     def text(self) -> str:
         """The verdict in a few plain sentences."""
-        return " ".join([self._head(), *self.unchecked])
+        return " ".join([self.head, *self.unchecked])
 
-    def _head(self) -> str:
+    @property
+    def compared(self) -> str:
+        """How many numbers were compared."""
+        return f"{_count(self.checked_values, 'value')} and {_count(self.checked_gradients, 'gradient')}"
+
+    @property
+    def head(self) -> str:
+        """The same without what could not be compared."""
         if self.first is None:
-            values, gradients = _count(self.checked_values, "value"), _count(self.checked_gradients, "gradient")
-            return f"All numbers are right: {values} and {gradients}."
+            if not self.checked_values and not self.checked_gradients:
+                return "No number was compared."
+            return f"All compared numbers are right: {self.compared}."
         more = []
         if self.others:
             more.append(f"{_count(self.others, 'other number')} {'differ' if self.others > 1 else 'differs'} as well.")
@@ -91,28 +103,35 @@ class EngineVerdict:
         return self.text
 
 
-def verdict_of(parts: Sequence[Part]) -> EngineVerdict:
+def verdict_of(parts: Sequence[Part], names: Mapping[int, str] = NO_NAMES) -> EngineVerdict:
     """Compare the numbers of an engine with those that nbgrad's own ops and rules give.
-
-    Each op is computed from the engine's own values of its inputs, and each gradient from the engine's own gradients of
-    the parts that use it. So the first number that differs is where the fault is, and later ones may be consequences.
 
     Args:
         parts: the objects of the engine, parents first, as ``read`` returns them.
+        names: the user's names of objects, by their ``id``. The engine's own names are better.
     """
     with Switch(
         observers=(), grad_enabled=True, inference=False, tracer=None, walking=None, scope=None, computed=None,
         device=None,
     ):  # fmt: skip
-        return _verdict(EngineRun(parts))
+        return _verdict(EngineRun(parts, names))
 
 
 def _verdict(run: EngineRun) -> EngineVerdict:
     first, others = _first(run)
-    if first is None:
-        return EngineVerdict(True, None, 0, 0, *_checked(run), _unchecked(run))
-    consequences = _consequences(run, first)
-    return EngineVerdict(False, first, others, consequences, *_checked(run), _unchecked(run))
+    unknown = tuple(dict.fromkeys([str(run.parts[at].op) for at in run.unchecked]))
+    values, gradients = _checked(run)
+    return EngineVerdict(
+        ok=first is None,
+        first=first,
+        others=others,
+        consequences=0 if first is None else _consequences(run, first),
+        checked_values=values,
+        checked_gradients=gradients,
+        unknown=unknown,
+        has_gradients=run.has_gradients,
+        unchecked=_unchecked(run),
+    )
 
 
 def _first(run: EngineRun) -> tuple[EngineDifference | None, int]:
@@ -164,8 +183,9 @@ def box_words(run: EngineRun, at: int) -> str:
     """Words for a part: its name, or its op and its position."""
     part = run.parts[at]
     place = f"part {at + 1} of {len(run.parts)}"
-    if part.name:
-        return f"`{part.name}`" if part.op is None else f"`{part.name}` (`{part.op}`)"
+    name = part.name or run.names.get(id(part.source))
+    if name:
+        return f"`{name}`" if part.op is None else f"`{name}` (`{part.op}`)"
     return f"`{part.op}`, {place}," if part.op is not None else f"the leaf that is {place}"
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -26,6 +27,8 @@ _DOUBLE = 1e-6
 _WAYS = 64
 """The most combinations of calls that are tried for one part."""
 
+NO_NAMES: Mapping[int, str] = MappingProxyType({})
+
 Use = tuple[int, int]
 """The position of a part that uses another one, and which tensor argument of its call that is."""
 
@@ -35,6 +38,7 @@ class EngineRun:
 
     Attributes:
         parts: the parts, parents first.
+        names: the user's names of objects, by their ``id``.
         values: the engine's values, float64; None where they are not known.
         gradients: the engine's gradients, in the shape in which the engine has them; None where there are none.
         calls: for each part that an op made, the calls of nbgrad's that reproduce its value. The first is the one whose
@@ -43,8 +47,9 @@ class EngineRun:
         unchecked: by position of a part, why its op could not be checked.
     """
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Part], names: Mapping[int, str] = NO_NAMES) -> None:
         self.parts = list(parts)
+        self.names = names
         self.at = {id(part.source): at for at, part in enumerate(self.parts)}
         self.values = [numbers(part.value) for part in self.parts]
         self.limit = max([_limit(part) for part in self.parts], default=_DOUBLE)
