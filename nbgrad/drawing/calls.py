@@ -204,6 +204,12 @@ def _rows() -> dict[str, str]:
     return {name.replace("_", "").lower(): row for name, row in known.items()} | _NAMES
 
 
+def rule_name(op: str) -> str:
+    """The name of the op without a number in it: "**2" and "**3" have one rule."""
+    found = _WITH_NUMBER.fullmatch(op.strip().lower())
+    return op.strip() if found is None else found[1]
+
+
 @cache
 def named(op: str) -> OpName | None:
     """The op that an engine's name for it stands for; None if nbgrad does not know it."""
@@ -275,6 +281,12 @@ class Operands:
 
         return OpCall(self.op.row, filled, slots, **facts)
 
+    def turned(self, row: Callable[..., Any]) -> "OpCall":
+        """The call of a function of two arguments, the second parent first."""
+        turned = replace(self, values=self.values[::-1], slots=tuple(sorted(1 - slot for slot in self.slots)))
+        made = turned.call(row)
+        return replace(made, slots=tuple(1 - slot for slot in made.slots))
+
 
 def operands_of(part: Part, values: Sequence[Numbers], result: Numbers | None) -> Operands:
     """The arguments of a part, from the numbers of its parents."""
@@ -333,18 +345,19 @@ def _binary(operands: Operands) -> Iterator[OpCall]:
     row = OPS[operands.op.row]
     count = len(operands.values)
     if count == 2:
-        way = _turned(row) if operands.op.reversed else row
-        yield operands.call(way)
+        facts = {"exponent": _alone(operands.values[1])} if row.name == "pow" else {}
+        yield operands.turned(row) if operands.op.reversed else operands.call(row, **facts)
         if operands.unordered and not row.traits.commutes:
-            yield operands.call(_turned(way))
+            yield operands.turned(row)
     elif count > 2 and row.name in ("add", "mul"):
         yield operands.call(lambda *tensors: reduce(row, tensors))
     elif count == 1 and operands.slots:
         yield from _with_constant(operands, row)
 
 
-def _turned(row: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda a, b: row(b, a)
+def _alone(value: Numbers) -> float | None:
+    """The number, if it is one."""
+    return float(value) if value.numel() == 1 else None
 
 
 def _with_constant(operands: Operands, row: Op) -> Iterator[OpCall]:
@@ -407,8 +420,7 @@ def _powers(operands: Operands) -> Iterator[OpCall]:
         yield _by(operands, row, torch.tensor(fixed, dtype=torch.float64))
         return
     if len(operands.values) == 2 and len(operands.slots) == 1 and operands.slots[0] == 0:
-        exponent = float(operands.values[1]) if operands.values[1].numel() == 1 else None
-        yield operands.call(row, exponent=exponent)
+        yield operands.call(row, exponent=_alone(operands.values[1]))
         return
     told = operands.op.constant is not None or numbers(operands.setting(*_CONSTANTS)) is not None
     if len(operands.values) != 1 or told:

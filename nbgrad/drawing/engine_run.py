@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from nbgrad.core.tensor.comparison import NoNumbers, numbers_of
-from nbgrad.drawing.calls import Numbers, OpCall, calls_of, numbers, operands_of
+from nbgrad.drawing.calls import Numbers, OpCall, calls_of, numbers, operands_of, rule_name
 from nbgrad.drawing.faults import RuleStep
 from nbgrad.drawing.part import Part
 
@@ -44,6 +44,8 @@ class EngineRun:
         calls: for each part that an op made, the calls of nbgrad's that reproduce its value. The first is the one whose
             gradients are asked for.
         wrong_values: by position of a part, nbgrad's value, where the engine's differs.
+        possible: by position of a part with a wrong value, all calls that it may stand for.
+        rules: the name of the rule of each part, which may be the same for several ops; None for a leaf.
         unchecked: by position of a part, why its op could not be checked.
     """
 
@@ -56,6 +58,8 @@ class EngineRun:
         self.gradients = [self._gradient(at) for at in range(len(self.parts))]
         self.unchecked: dict[int, str] = {}
         self.wrong_values: dict[int, Numbers] = {}
+        self.possible: dict[int, list[OpCall]] = {}
+        self.rules = [None if part.op is None else rule_name(part.op) for part in self.parts]
         self.calls: list[list[OpCall]] = [self._calls(at) for at in range(len(self.parts))]
         self.children = self._children()
 
@@ -90,6 +94,7 @@ class EngineRun:
             return []
         fitting = [call for call, found in ran if self.close(value, found, given)]
         if not fitting:
+            self.possible[at] = [call for call, _ in ran]
             self.wrong_values[at] = ran[0][1]
             return [ran[0][0]]
         return fitting
@@ -115,7 +120,7 @@ class EngineRun:
             if got.numel() != 1 or want.numel() != 1:
                 return False
             got, want = got.reshape(()), want.reshape(())
-        size = max([_size(want), *[_size(one) / 10 for one in scale if one is not None]])
+        size = max([_size(want), *[_size(one) for one in scale if one is not None]])
         return bool(
             torch.isclose(got, want, rtol=self.limit, atol=self.limit * 0.01 * size + 1e-12, equal_nan=True).all()
         )

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.engine.broadcast import sum_to
 from nbgrad.drawing.calls import Numbers, OpCall, wide
 
 
@@ -171,7 +172,7 @@ def _fitted(gradient: Numbers, like: Numbers) -> Numbers | None:
     except RuntimeError:
         pass
     try:
-        return gradient.sum_to_size(*like.shape)
+        return sum_to(gradient, tuple(gradient.shape), tuple(like.shape))
     except RuntimeError:
         return None
 
