@@ -140,9 +140,27 @@ def _missing(run: EngineRun, at: int) -> tuple[int, ...] | None:
     counts = range(1, len(shares)) if len(shares) <= _PATHS else [1, len(shares) - 1]
     for count in reversed(counts):
         for kept in combinations(every, count):
-            if run.close(got, sum((shares[one] for one in kept), torch.zeros_like(shares[0])), shares):
-                return tuple(one for one in every if one not in kept and bool(shares[one].any()))
+            lost = tuple(one for one in every if one not in kept and bool(shares[one].any()))
+            total = sum((shares[one] for one in kept), torch.zeros_like(shares[0]))
+            if run.close(got, total, shares) and not _come_later(run, at, lost, kept):
+                return lost
     return None
+
+
+def _come_later(run: EngineRun, at: int, lost: Sequence[int], kept: Sequence[int]) -> bool:
+    """Whether a lost path arrives after one that is kept, so that it was not overwritten."""
+    uses = run.uses(at, run.steps)
+    children = {uses[one][0] for one in lost}
+    stack = [uses[one][0] for one in kept]
+    done = set(stack)
+    while stack:
+        for parent in run.parents(stack.pop()):
+            if parent in children and parent not in done:
+                return True
+            if parent not in done and parent > at:
+                done.add(parent)
+                stack.append(parent)
+    return False
 
 
 # Faults of a rule: the same in every box of the op.
@@ -340,13 +358,23 @@ class _Walk:
         self.gradients[at] = share if held is None or self.overwrites else held + share
 
 
-def _recursive(walk: _Walk) -> None:
+def _from_last(walk: _Walk) -> None:
+    """As ``_recursive``, the last input first."""
+    _recursive(walk, last_first=True)
+
+
+def _recursive(walk: _Walk, *, last_first: bool = False) -> None:
     """Each arrival hands on at once all that has arrived so far, before the next input is reached."""
-    stack = [iter(walk.shares(at)) for at in walk.run.roots]
+
+    def shares(at: int) -> Iterator[tuple[int, Numbers]]:
+        found = walk.shares(at)
+        return iter(found[::-1] if last_first else found)
+
+    stack = [shares(at) for at in walk.run.roots]
     while stack:
         for parent, share in stack[-1]:
             walk.add(parent, share)
-            stack.append(iter(walk.shares(parent)))
+            stack.append(shares(parent))
             break
         else:
             stack.pop()
@@ -412,7 +440,7 @@ _EARLY = (
 )
 _AGAIN = "This one hands on again, and all of it, whenever a part of it arrives."
 _WALKS: tuple[tuple[str, str, int, Callable[[_Walk], None]], ...] = (
-    *[("recursive", f"{_EARLY} {_AGAIN}", 2, order) for order in (_recursive, _stacked, _queued)],
+    *[("recursive", f"{_EARLY} {_AGAIN}", 2, order) for order in (_recursive, _from_last, _stacked, _queued)],
     *[("early", _EARLY, 2, _once(deep=deep, last_first=last)) for deep in (True, False) for last in (True, False)],
     (
         "forward",

@@ -175,7 +175,32 @@ class EngineRun:
 
     def stored(self, at: int) -> Numbers | None:
         """The engine's gradient of a part; None if it keeps none."""
-        return None if self.hides and self.parts[at].op is not None else self.gradients[at]
+        found, value = self.gradients[at], self.values[at]
+        if self.hides and self.parts[at].op is not None:
+            return None
+        return torch.zeros_like(value) if found is None and value is not None and self.reaches_no_leaf else found
+
+    @cached_property
+    def reaches_no_leaf(self) -> bool:
+        """Whether a backward began at a root, and no leaf that may learn has a gradient."""
+        leaves = [at for at, part in enumerate(self.parts) if part.op is None and at not in self.roots_set]
+        able = [at for at in leaves if self.parts[at].settings.get("requires_grad") is not False]
+        began = any(self.gradients[at] is not None for at in self.roots)
+        return began and bool(able) and all(self.gradients[at] is None for at in able)
+
+    @cached_property
+    def unreached(self) -> list[int]:
+        """The parts without a gradient, in an engine that keeps those of others, where nbgrad has one that is not 0."""
+        return [
+            at
+            for at, want in enumerate(self.right)
+            if self.has_gradients
+            and self.stored(at) is None
+            and not (self.hides and self.parts[at].op is not None)
+            and self.parts[at].settings.get("requires_grad") is not False
+            and want is not None
+            and bool(want.any())
+        ]
 
     def seed(self, at: int) -> Numbers | None:
         """The gradient with which a backward begins at a root."""

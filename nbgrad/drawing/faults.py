@@ -155,7 +155,7 @@ def _faults_of(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Num
     slopes = step.slopes()
     if slopes is not None:
         yield OUTER, slopes[argument]
-    if name not in CONSTANT:
+    if name not in CONSTANT and name not in ("amax", "amin"):
         yield LOCAL, _fitted(step.gradient, right)
     for table in (_of_row, _of_pair, _of_broadcast, _of_one):
         yield from table(step, argument)
