@@ -5,6 +5,7 @@ from typing import Any
 
 from nbgrad.core.engine.call_site import user_frame, variables_of
 from nbgrad.core.engine.user_names import in_order, loops_of
+from nbgrad.core.no_gc import uncollected
 from nbgrad.drawing.graph import DrawnGraph
 from nbgrad.drawing.part import Part
 from nbgrad.drawing.reading import read_roots
@@ -13,6 +14,7 @@ _DEPTH = 7
 """How many steps lead from a variable to an object: ``model.layers[0].neurons[1].w[2]`` has six."""
 
 
+@uncollected
 def draw(root: object, name: str | None = None) -> DrawnGraph:
     """As ``nbgrad.draw``."""
     parts, roots = read_roots(root)

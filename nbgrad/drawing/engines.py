@@ -45,7 +45,10 @@ def has(thing: object, name: str) -> bool:
             return True
     except AttributeError:  # its class has slots
         pass
-    return any(name in vars(cls) for cls in type(thing).__mro__)
+    for cls in type(thing).__mro__:  # noqa: SIM110  # a generator takes twice as long
+        if name in cls.__dict__:
+            return True
+    return False
 
 
 def _first(thing: object, names: Iterable[str]) -> str | None:

@@ -1,5 +1,8 @@
 """``%%autograd`` over a cell in which only another engine runs."""
 
+import re
+from pathlib import Path
+
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -106,3 +109,14 @@ def test_ordinary_cells_are_not_searched(shell: InteractiveShell, monkeypatch: p
     with capture_output():
         shell.run_line_magic("autograd", "on")
     run(shell, "x = Value(2.0) * Value(3.0)")
+
+
+def test_the_cells_of_the_page(shell: InteractiveShell) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "drawing.md").read_text("utf-8")
+    first, cell, *_ = re.findall(r"```(?:python|ipython)\n(.*?)```", page, re.DOTALL)
+    with capture_output():
+        shell.run_cell(first, store_history=True).raise_error()  # type: ignore[no-untyped-call]
+        shell.run_cell(cell, store_history=True).raise_error()  # type: ignore[no-untyped-call]
+    graph = shell.magics_manager.registry["AutogradMagics"].last.graph
+    assert graph.name == "my engine"
+    assert [record.name or record.kind_or_op for record in graph.records] == ["w", "x", "*", "loss"]
