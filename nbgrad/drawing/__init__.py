@@ -5,7 +5,7 @@ It imports the core and the view.
 
 from nbgrad.drawing.graph import DrawnGraph as DrawnGraph
 from nbgrad.drawing.part import (
-    Form as Form,
+    AbstractValue as AbstractValue,
     GraphCycleError as GraphCycleError,
     Part as Part,
     UnreadableError as UnreadableError,

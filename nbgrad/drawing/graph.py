@@ -12,7 +12,7 @@ from nbgrad.core.graph.record import Input, Record, TakenStatistics, described
 from nbgrad.core.graph.stats import Stats, summarise_all
 from nbgrad.drawing.ops import EngineOp, operands, scalar_of
 from nbgrad.drawing.part import NUMBERS, Part
-from nbgrad.drawing.shares import Share, Use, Uses
+from nbgrad.drawing.shares import UseShare, Use, PartUses
 from nbgrad.drawing.values import tensor_of
 
 
@@ -73,7 +73,7 @@ class DrawnGraph(AutogradGraph):
 
 
 class _Taken:
-    """What the records of parts are made of.
+    """The numbers of parts, and the records that are made of them.
 
     Attributes:
         ids: by the ``id`` of an object, that of its record.
@@ -89,8 +89,8 @@ class _Taken:
         self.ran = any(one is not None and not one.is_meta and bool((one != 0).any()) for one in gradients)
         self._gradients = gradients if self.ran else [None] * len(parts)
         self.ids = {id(part.source): next_seq() for part in parts}
-        self._uses = Uses(parts, self._values, self._gradients)
-        self._shares: dict[Use, Share] = self._uses.shares() if self.ran else {}
+        self._uses = PartUses(parts, self._values, self._gradients)
+        self._shares: dict[Use, UseShare] = self._uses.shares() if self.ran else {}
         self._stats = _summaries(self._values, self._gradients, self._shares)
 
     def record(self, place: int, roots: set[int], names: Mapping[int, str]) -> Record:
@@ -156,7 +156,7 @@ class _Taken:
 
 
 def _summaries(
-    values: list[torch.Tensor], gradients: list[torch.Tensor | None], shares: dict[Use, Share]
+    values: list[torch.Tensor], gradients: list[torch.Tensor | None], shares: dict[Use, UseShare]
 ) -> dict[Any, Stats]:
     """The statistics of all numbers, by what they are and whose. They are computed together, which is faster."""
     found: dict[Any, torch.Tensor] = {("value", place): one for place, one in enumerate(values) if not one.is_meta}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nbgrad.drawing.engines import ARRAYS, flat, op_name
-from nbgrad.drawing.part import NUMBERS, Form, Part, UnreadableError
+from nbgrad.drawing.part import NUMBERS, AbstractValue, Part, UnreadableError
 
 
 class ForeignProgram(NamedTuple):
@@ -61,8 +61,8 @@ def _jaxpr(root: Any) -> ForeignProgram:
     return ForeignProgram(list(parts.values()), [one for one in inner.outvars if not hasattr(one, "val")])
 
 
-def _aval(variable: Any) -> Form:
-    return Form(tuple(variable.aval.shape), str(variable.aval.dtype))
+def _aval(variable: Any) -> AbstractValue:
+    return AbstractValue(tuple(variable.aval.shape), str(variable.aval.dtype))
 
 
 def _is_plain(setting: object) -> bool:
@@ -136,7 +136,7 @@ def _fx_part(node: Any, module: Any) -> Part:
     return Part(node, op_name(called), (*operands, *weights), _form_of(node), settings=MappingProxyType(dict(told)))
 
 
-def _form_of(node: Any) -> Form:
+def _form_of(node: Any) -> AbstractValue:
     """The shape and the type of the result of a node, as a pass has noted them.
 
     Raises:
@@ -147,9 +147,9 @@ def _form_of(node: Any) -> Form:
         if isinstance(known, list | tuple) and not hasattr(known, "shape"):
             known = next((one for one in known if hasattr(one, "shape")), None)
         if hasattr(known, "shape"):
-            return Form(tuple(map(int, known.shape)), str(known.dtype).removeprefix("torch."))
+            return AbstractValue(tuple(map(int, known.shape)), str(known.dtype).removeprefix("torch."))
         if isinstance(known, int | float):
-            return Form((), "float64" if isinstance(known, float) else "int64")
+            return AbstractValue((), "float64" if isinstance(known, float) else "int64")
     raise UnreadableError(
         f"the node {node.name} of torch.fx has no shape: run "
         "torch.fx.passes.shape_prop.ShapeProp(module).propagate(*inputs) first, which notes the shapes"

@@ -11,7 +11,7 @@ import torch
 import nbgrad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
-from nbgrad.drawing import DrawnGraph, Form, UnreadableError
+from nbgrad.drawing import DrawnGraph, AbstractValue, UnreadableError
 from nbgrad.widgets.describe import describe
 from tests.drawing.engines import Cell, MicrogradValue, tanh
 
@@ -188,7 +188,7 @@ def test_ops_that_broadcast_nothing(op: str, shapes: list[tuple[int, ...]]) -> N
         (np.array([1, 2.5], object), (2,), torch.float64),
         (torch.ones(2, dtype=torch.bfloat16), (2,), torch.bfloat16),
         ([torch.tensor(1.0), torch.tensor(2.0)], (2,), torch.float64),
-        (Form((2, 3), "float16"), (2, 3), torch.float16),
+        (AbstractValue((2, 3), "float16"), (2, 3), torch.float16),
     ],
 )
 def test_kinds_of_values(value: Any, shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -213,7 +213,7 @@ def test_values_are_copied() -> None:
         ([[1.0], [2.0, 3.0]], "is .*, a list. It has to be a number, .*inhomogeneous"),
         (np.array(["a"]), "its element type is <U1"),
         ({"a": 1}, "a dict"),
-        (Form((2,), "float3"), "a Form"),
+        (AbstractValue((2,), "float3"), "a AbstractValue"),
     ],
 )
 def test_a_value_that_is_none(value: Any, match: str) -> None:
