@@ -10,10 +10,10 @@ from nbgrad.drawing.part import NUMBERS, AbstractValue, UnreadableError, shown
 
 
 def tensor_of(value: Any, whose: object, what: str) -> torch.Tensor:
-    """The numbers of a value or a gradient as a tensor. Python's own numbers are float64, those of a ``AbstractValue`` unknown.
+    """The numbers of a value or a gradient as a tensor. Python's own numbers are float64.
 
     Args:
-        value: a number, an array, a tensor, a nested list of numbers, or a ``AbstractValue``.
+        value: a number, an array, a tensor, a nested list of numbers, or an ``AbstractValue``.
         whose: the object that it belongs to, for the message.
         what: "value" or "gradient".
 

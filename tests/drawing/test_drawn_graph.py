@@ -11,7 +11,7 @@ import torch
 import nbgrad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
-from nbgrad.drawing import DrawnGraph, AbstractValue, UnreadableError
+from nbgrad.drawing import AbstractValue, DrawnGraph, UnreadableError
 from nbgrad.widgets.describe import describe
 from tests.drawing.engines import Cell, MicrogradValue, tanh
 

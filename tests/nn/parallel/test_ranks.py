@@ -9,7 +9,7 @@ import torch
 
 import nbgrad
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.ranks import RankPart, RankedBucket, RankedParameter, RankRecorder, numbers_text
+from nbgrad.core.graph.ranks import RankedBucket, RankedParameter, RankPart, RankRecorder, numbers_text
 from tests.nn.parallel import compared
 from tests.nn.parallel.processes import values
 
