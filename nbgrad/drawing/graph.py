@@ -33,6 +33,7 @@ class DrawnGraph(AutogradGraph, KnownFindings):
     """
 
     ids: Mapping[int, int]
+    unnumbered = "the values of a traced program"
 
     @classmethod
     def of(
@@ -70,6 +71,7 @@ class DrawnGraph(AutogradGraph, KnownFindings):
         if taken.ran:
             self.listener.backwards = 1
             self._notes.frame = taken.frame(self._records)
+            self.listener.uses.reached = [record.id for record in self._records if record.gradient is not None]
         self._notes.settled = {record.id: record.statistics for record in self._records}
         if verdict is not None:
             self._judge(verdict)
