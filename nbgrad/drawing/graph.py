@@ -12,7 +12,7 @@ from nbgrad.core.graph.last_backward import Frame
 from nbgrad.core.graph.record import Input, Record, TakenStatistics, described
 from nbgrad.core.graph.stats import Stats, summarise_all
 from nbgrad.drawing.against import EngineVerdict
-from nbgrad.drawing.ops import EngineOp, operands, scalar_of
+from nbgrad.drawing.ops import EngineOp, operands, settings_of
 from nbgrad.drawing.part import NUMBERS, Part
 from nbgrad.drawing.shares import PartUses, Use, UseShare
 from nbgrad.drawing.values import tensor_of
@@ -121,7 +121,6 @@ class _Taken:
         part, value = self._parts[place], self._values[place]
         inputs = self._inputs(place)
         told = TakenStatistics(self._stats.get(("value", place)), self._stats.get(("gradient", place)), inputs, None)
-        settings = {key: described(one) for key, one in part.settings.items() if key != "requires_grad"}
         return Record(
             id=self.ids[id(part.source)],
             kind=self._kind(place),
@@ -130,7 +129,7 @@ class _Taken:
             shape=tuple(value.shape),
             dtype=value.dtype,
             device=value.device,
-            settings=settings if scalar_of(part) is None else {},
+            settings={key: described(one) for key, one in settings_of(part).items()},
             parents=tuple([one.source for one in inputs]),
             scope=None,
             place=None,
@@ -184,7 +183,7 @@ def _summaries(
 ) -> dict[Any, Stats]:
     """The statistics of all numbers, by what they are and whose. They are computed together, which is faster."""
     found: dict[Any, torch.Tensor] = {("value", place): one for place, one in enumerate(values) if not one.is_meta}
-    found |= {("gradient", place): one for place, one in enumerate(gradients) if one is not None}
+    found |= {("gradient", place): one for place, one in enumerate(gradients) if one is not None and not one.is_meta}
     found |= {("share", use): one.given for use, one in shares.items()}
     found |= {("unreduced", use): one.unreduced for use, one in shares.items() if one.unreduced is not None}
     keys = list(found)

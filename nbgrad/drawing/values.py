@@ -39,7 +39,9 @@ def _tensor(value: Any) -> torch.Tensor:
         return torch.empty(value.shape, dtype=getattr(torch, value.dtype), device="meta")
     if type(value) in (bool, int, float):
         return torch.tensor(float(value), dtype=torch.float64)
-    return torch.from_numpy(_array(value).copy())
+    array = _array(value)
+    plain = array.flags.writeable and min(array.strides, default=0) >= 0  # torch takes no other array as it is
+    return torch.from_numpy(array if plain else array.copy())
 
 
 def _array(value: Any) -> "np.ndarray[Any, Any]":
@@ -54,7 +56,7 @@ def _array(value: Any) -> "np.ndarray[Any, Any]":
         array = array.astype(np.float64)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"its element type is {array.dtype}")
-    return array.astype(array.dtype.newbyteorder("="))
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _plain(value: Any) -> Any:
