@@ -383,6 +383,29 @@ def test_a_graph_of_torch_fx() -> None:
     assert [part.source for part in read(module.graph)] == [part.source for part in parts]
 
 
+def test_numbers_among_the_arguments_of_torch_fx() -> None:
+    from torch.fx.passes.shape_prop import ShapeProp
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = torch.clamp(2 / x, 0.0, 1.0)
+        return torch.sum(y, 1) - y[0] + x.new_zeros(2)
+
+    module = torch.fx.symbolic_trace(program)
+    ShapeProp(module).propagate(torch.ones(2, 2))
+    parts = {str(part.source): part for part in read(module)}
+    assert [(part.op, len(part.parents), dict(part.settings)) for part in parts.values()] == [
+        (None, 0, {}),
+        ("truediv", 2, {}),
+        ("clamp", 3, {}),
+        ("sum", 1, {"dim": 1}),
+        ("getitem", 1, {"index": 0}),
+        ("sub", 2, {}),
+        ("new_zeros", 1, {"arguments": (2,)}),
+        ("add", 2, {}),
+    ]
+    assert parts["truediv"].parents[0] == 2
+
+
 class FullGraphNode:
     """As the node with which HIPS autograd traces a whole graph: its parents can be read once."""
 
