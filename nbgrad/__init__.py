@@ -240,7 +240,7 @@ if not TYPE_CHECKING:  # with __getattr__ every name would exist for a type chec
         }.get(name, "")
         if hint:
             raise AttributeError(f"module 'nbgrad' has no attribute {name!r}{hint}", name=name)
-        return suggesting(globals(), torch, ("integrations", "lab", "symbolic", "testing"))(name)
+        return suggesting(globals(), torch, ("drawing", "integrations", "lab", "symbolic", "testing"))(name)
 
     def __dir__() -> list[str]:
         _load()

@@ -5,6 +5,7 @@ from typing import Any
 
 from nbgrad.core.engine.call_site import user_frame, variables_of
 from nbgrad.core.engine.user_names import in_order, loops_of
+from nbgrad.core.no_gc import uncollected
 from nbgrad.drawing.against import EngineVerdict, verdict_of
 from nbgrad.drawing.graph import DrawnGraph
 from nbgrad.drawing.part import Part
@@ -14,6 +15,7 @@ _DEPTH = 7
 """How many steps lead from a variable to an object: ``model.layers[0].neurons[1].w[2]`` has six."""
 
 
+@uncollected
 def draw(root: object, name: str | None = None, *, against: bool = False) -> DrawnGraph:
     """As ``nbgrad.draw``."""
     parts, roots = read_roots(root)

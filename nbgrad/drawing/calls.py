@@ -19,7 +19,7 @@ from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops.shape.joining import cat, stack
 from nbgrad.core.tensor.comparison import NoNumbers, numbers_of
 from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.drawing.reading import NUMBERS, Part
+from nbgrad.drawing.part import NUMBERS, Part
 
 Numbers = torch.Tensor
 _FAILURES = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, KeyError, AttributeError)

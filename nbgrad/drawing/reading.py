@@ -7,7 +7,7 @@ from nbgrad.core.engine.torch_origins import TENSORS
 from nbgrad.drawing.engines import ARRAYS, engine_of
 from nbgrad.drawing.part import (
     NUMBERS,
-    Form,
+    AbstractValue,
     GraphCycleError,
     Part,
     UnreadableError,
@@ -15,7 +15,17 @@ from nbgrad.drawing.part import (
 )
 from nbgrad.drawing.programs import program_of
 
-__all__ = ["Form", "GraphCycleError", "Part", "UnreadableError", "is_known", "part_of", "read", "read_roots", "reader"]
+__all__ = [
+    "AbstractValue",
+    "GraphCycleError",
+    "Part",
+    "UnreadableError",
+    "is_known",
+    "part_of",
+    "read",
+    "read_roots",
+    "reader",
+]
 
 Reader = Callable[[Any], Part]
 """A function that reads an object."""
@@ -187,7 +197,7 @@ def is_known(thing: object) -> bool:
 
 
 def _called(function: Callable[[Any], Any], thing: object) -> Any:
-    """What a reader answers; an error of the object's own becomes one that names the object."""
+    """The answer of a reader; an error of the object's own becomes one that names the object."""
     try:
         return function(thing)
     except UnreadableError:

@@ -1,5 +1,8 @@
 """``%%autograd`` over a cell in which only another engine runs."""
 
+import re
+from pathlib import Path
+
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -48,6 +51,13 @@ def test_the_picture_is_below_the_cell_and_can_be_shown_again(shell: Interactive
     with capture_output():
         again = shell.run_line_magic("autograd", "last")
     assert isinstance(again, DrawnGraph)
+
+
+def test_a_cell_asks_for_gradients_of_the_engine(shell: InteractiveShell) -> None:
+    graph = drawn(shell, "%%autograd --ask w\nw, x = Value(2.0), Value(3.0)\nloss = w * x\nloss.backward()")
+    assert [node["rule"] for node in describe(graph)["nodes"] if node["label"][0] == "w"] == ["∇ ?"]
+    assert not graph.answer("w", 2.0)
+    assert graph.answer("w", 3.0)
 
 
 def test_the_last_result_that_a_backward_reached_is_drawn(shell: InteractiveShell) -> None:
@@ -106,3 +116,14 @@ def test_ordinary_cells_are_not_searched(shell: InteractiveShell, monkeypatch: p
     with capture_output():
         shell.run_line_magic("autograd", "on")
     run(shell, "x = Value(2.0) * Value(3.0)")
+
+
+def test_the_cells_of_the_page(shell: InteractiveShell) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "drawing.md").read_text("utf-8")
+    first, cell, *_ = re.findall(r"```(?:python|ipython)\n(.*?)```", page, re.DOTALL)
+    with capture_output():
+        shell.run_cell(first, store_history=True).raise_error()  # type: ignore[no-untyped-call]
+        shell.run_cell(cell, store_history=True).raise_error()  # type: ignore[no-untyped-call]
+    graph = shell.magics_manager.registry["AutogradMagics"].last.graph
+    assert graph.name == "my engine"
+    assert [record.name or record.kind_or_op for record in graph.records] == ["w", "x", "*", "loss"]
