@@ -260,7 +260,9 @@ def _explained(run: EngineRun, supposed: _Supposed, first: int) -> int:
 def _fits(run: EngineRun, at: int, made: Numbers | None) -> bool:
     """Whether the engine's gradient of a part is ``made``. A right one at a kink counts as it is."""
     got = run.stored(at)
-    return got is None or (made is not None and (run.close(got, made) or _kept_at_kink(run, at, made)))
+    if got is None or made is None:
+        return got is None
+    return run.close(got, made, run.shares(at, run.steps) or []) or _kept_at_kink(run, at, made)
 
 
 def _kept_at_kink(run: EngineRun, at: int, made: Numbers) -> bool:

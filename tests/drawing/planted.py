@@ -184,7 +184,7 @@ LATER = (
     rule("permute straight", p.cube, "back into their order", transpose=lambda g, y, x, axes: (g,)),
     rule("/ without both", p.quotient, None, div=lambda g, y, a, b: (g / b, g * a / b)),
     value("2 to the x", p.mixed, "exp2", exp=lambda x: 2**x),
-    value("sum along 1", p.attention, "dimension 1", sum=lambda x, axis=None: x.sum(1 if axis == 0 else axis)),
+    value("sum along 1", p.attention, "dimension 1", sum=lambda x, axis=None: x.sum(None if axis is None else 1)),
     value("tanh for sigmoid", p.mixed, "tanh", sigmoid=np.tanh),
     value("abs for relu", p.network, "abs", relu=np.abs),
     value("+ for -", p.polynomial, "a + b", sub=lambda a, b: a + b),
