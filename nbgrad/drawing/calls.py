@@ -22,8 +22,6 @@ from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.drawing.part import NUMBERS, Part
 
 Numbers = torch.Tensor
-_FAILURES = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, KeyError, AttributeError)
-"""The errors of a call whose arguments do not fit."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,9 @@ class OpCall:
         """The result for these arguments; None if they do not fit."""
         try:
             made = raw_of(self.function(*[Tensor(one) for one in values]))
-        except _FAILURES:
+        except Exception:  # the arguments are a stranger's, and each op refuses them in its own way
             return None
-        return wide(made)
+        return wide(made) if isinstance(made, torch.Tensor) and not made.is_complex() else None
 
     def pull(self, values: Sequence[Numbers], gradient: Numbers) -> list[Numbers] | None:
         """The gradient of each argument, by nbgrad's rules, from that of the result; None if they do not fit."""
@@ -65,7 +63,7 @@ class OpCall:
                 return [torch.zeros_like(one) for one in values]
             origins = [one.origin for one in leaves]
             found = gradients([(out.origin, gradient)], origins, retain_graph=False, create_graph=False)
-        except _FAILURES:
+        except Exception:  # as in ``run``
             return None
         return [found.get(one, torch.zeros_like(raw)) for one, raw in zip(origins, values, strict=True)]
 
@@ -322,7 +320,10 @@ def calls_of(operands: Operands) -> list[OpCall] | None:
         made = _plain(operands, row)
     else:
         return None
-    return list(made)
+    try:
+        return list(made)
+    except (RuntimeError, TypeError, ValueError, IndexError, OverflowError, AttributeError):
+        return []  # the settings are none that the op takes
 
 
 def _plain(operands: Operands, row: Op) -> Iterator[OpCall]:

@@ -209,28 +209,27 @@ class EngineRun:
             return None
         return torch.ones_like(value) if value.numel() == 1 or given is None else given
 
-    @cached_property
+    @property
     def steps(self) -> list[RuleStep | None]:
         """The ops in the backward, each with the engine's gradient of its result, or nbgrad's where it keeps none."""
-        self._settle()
-        return self._steps
+        return self._walked[0]
+
+    @property
+    def right(self) -> list[Numbers | None]:
+        """The gradient that nbgrad has for each part, from the engine's of the parts that use it; None if unknown."""
+        return self._walked[1]
 
     @cached_property
-    def right(self) -> list[Numbers | None]:
-        """Nbgrad's gradient of each part, from the engine's gradients of the parts that use it; None if unknown."""
-        self._settle()
-        return self._right
-
-    def _settle(self) -> None:
+    def _walked(self) -> tuple[list[RuleStep | None], list[Numbers | None]]:
         """Walk from the roots to the leaves; where several calls reproduce a value, choose those that fit here."""
         count = len(self.parts)
-        self._right: list[Numbers | None] = [None] * count
-        self._steps: list[RuleStep | None] = [None] * count
+        right: list[Numbers | None] = [None] * count
+        steps: list[RuleStep | None] = [None] * count
         for at in reversed(range(count)):
-            self._right[at] = self._chosen(at)
+            right[at] = self._chosen(at, steps)
             stored = self.stored(at)
-            given = self._right[at] if stored is None else stored
-            self._steps[at] = self.step(at, given)
+            steps[at] = self.step(at, right[at] if stored is None else stored)
+        return steps, right
 
     def step(self, at: int, gradient: Numbers | None, call: OpCall | None = None) -> RuleStep | None:
         """The op of a part in the backward, if its result has this gradient."""
@@ -241,26 +240,25 @@ class EngineRun:
         values = self.arguments(at, call)
         return None if values is None else RuleStep(call, tuple(values), value, gradient)
 
-    def _chosen(self, at: int) -> Numbers | None:
-        """Nbgrad's gradient of a part, with those calls of the parts that use it with which the engine's is right."""
-        total = self.total(at, self._steps)
-        stored = self.stored(at)
-        open_ones = [one for one in self.children[at] if len(self.calls[one]) > 1]
-        if total is None or stored is None or not open_ones or self.close(stored, total):
+    def _chosen(self, at: int, steps: list[RuleStep | None]) -> Numbers | None:
+        """The gradient that nbgrad has for a part, with those calls of its users that give the engine's."""
+        total, stored = self.total(at, steps), self.stored(at)
+        unsure = [one for one in self.children[at] if len(self.calls[one]) > 1]
+        if total is None or stored is None or not unsure or self.close(stored, total):
             return total
-        ways = [self.calls[one] for one in open_ones]
+        ways = [self.calls[one] for one in unsure]
         if prod(map(len, ways)) > _WAYS:
             return total
         for chosen in product(*ways):
-            steps = list(self._steps)
-            for one, call in zip(open_ones, chosen, strict=True):
-                old = steps[one]
-                steps[one] = None if old is None else self.step(one, old.gradient, call)
-            found = self.total(at, steps)
+            tried = list(steps)
+            for one, call in zip(unsure, chosen, strict=True):
+                old = tried[one]
+                tried[one] = None if old is None else self.step(one, old.gradient, call)
+            found = self.total(at, tried)
             if found is not None and self.close(stored, found):
-                for one, call in zip(open_ones, chosen, strict=True):
+                for one, call in zip(unsure, chosen, strict=True):
                     self.calls[one] = [call]
-                self._steps = steps
+                steps[:] = tried
                 return found
         return total
 
@@ -278,7 +276,7 @@ class EngineRun:
         return found
 
     def total(self, at: int, steps: Sequence[RuleStep | None]) -> Numbers | None:
-        """Nbgrad's gradient of a part: the sum of those that arrive at it; the seed at a root."""
+        """The gradient that nbgrad has for a part: the sum of those that arrive at it; the seed at a root."""
         if at in self.roots_set:
             return self.seed(at)
         shares = self.shares(at, steps)
