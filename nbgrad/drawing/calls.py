@@ -496,7 +496,7 @@ def _is_of_two(operands: Operands) -> bool:
         return len(operands.values) > 2
     a, b = operands.values[:2]
     try:
-        shape = torch.broadcast_shapes(a.shape, b.shape)
+        shape = torch.broadcast_shapes(a.shape, b.shape)  # type: ignore[no-untyped-call]
     except RuntimeError:
         return False
     return shape == operands.result.shape and (operands.op.row != "sum" or a.ndim == 0 or b.shape == a.shape)

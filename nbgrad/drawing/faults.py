@@ -172,9 +172,10 @@ def _fitted(gradient: Numbers, like: Numbers) -> Numbers | None:
     except RuntimeError:
         pass
     try:
-        return sum_to(gradient, tuple(gradient.shape), tuple(like.shape))
+        summed: Numbers = sum_to(gradient, tuple(gradient.shape), tuple(like.shape))
     except RuntimeError:
         return None
+    return summed
 
 
 def _factors(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers]]:
