@@ -47,7 +47,7 @@ class EngineDifference:
 
 @dataclass(frozen=True)
 class EngineVerdict:
-    """What nbgrad says about the numbers of an engine.
+    """The answer of nbgrad about the numbers of an engine.
 
     Attributes:
         ok: whether no number differs. What could not be checked is in ``unchecked``.

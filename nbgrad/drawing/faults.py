@@ -426,7 +426,7 @@ def _of_one(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Number
 
 
 def _from_result(step: RuleStep, wrong: Numbers) -> Numbers | None:
-    """What a rule of nbgrad's that reads the result gives if it gets another number in its place."""
+    """The gradient that a rule of nbgrad's gives if it gets another number in the place of the result."""
     row = OPS[step.call.name]
     rule = row.rules.get(row.inputs[0])
     if rule is None or rule.needs != ("out",):

@@ -186,7 +186,7 @@ def test_no_seed() -> None:
     assert said.checked_gradients == 2, "engines may hand the 1 on without keeping it"
 
 
-# What cannot be compared is said.
+# Things that cannot be compared are said.
 
 
 def test_an_op_that_nbgrad_does_not_know() -> None:
