@@ -111,7 +111,7 @@ class _Taken:
             None if part.gradient is None else tensor_of(part.gradient, part.source, "gradient") for part in parts
         ]
         self.ran = any(one is not None and not one.is_meta and bool((one != 0).any()) for one in gradients)
-        self._gradients = gradients if self.ran else [None] * len(parts)
+        self._gradients = [one if self.ran else None for one in gradients]
         self.ids = {id(part.source): next_seq() for part in parts}
         self._uses = PartUses(parts, self._values, self._gradients)
         self._shares: dict[Use, UseShare] = self._uses.shares() if self.ran else {}

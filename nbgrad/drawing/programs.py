@@ -119,8 +119,8 @@ def _fx_part(node: Any, module: Any) -> Part:
         return Part(node, None, (), _form_of(node), name=str(node.target))
     if node.op == "get_attr":
         held = module
-        for name in str(node.target).split("."):
-            held = getattr(held, name)
+        for step in str(node.target).split("."):
+            held = getattr(held, step)
         return Part(node, None, (), held.detach(), held.grad if held.is_leaf else None, str(node.target))
     called: Any = node.target
     if node.op == "call_module" and module is not None:

@@ -13,7 +13,7 @@ from nbgrad.drawing.part import (
     UnreadableError,
     shown,
 )
-from nbgrad.drawing.programs import program_of
+from nbgrad.drawing.programs import ForeignProgram, program_of
 
 __all__ = [
     "AbstractValue",
@@ -90,15 +90,16 @@ def read_roots(root: object) -> tuple[list[Part], list[object]]:
             _read_from(one, parts)
             results.append(one)
         else:
-            _add_program(program[0], parts)
-            results += program[1]
+            _add_program(program.parts, parts)
+            results += program.results
     return list(parts.values()), results
 
 
-def _program(root: object) -> tuple[list[Part], list[object]] | None:
+def _program(root: object) -> ForeignProgram | None:
     if _own_reader(root) is not None:
         return None
-    return _called(program_of, root)
+    found: ForeignProgram | None = _called(program_of, root)
+    return found
 
 
 def _add_program(found: list[Part], parts: dict[int, Part]) -> None:

@@ -7,6 +7,7 @@ where the uses add up to the gradient that the engine has: an engine with a wron
 from collections import defaultdict
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from nbgrad.core.engine.broadcast import Reduction, reduction
@@ -132,8 +133,8 @@ class PartUses:
 
 def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
     try:
-        return tuple(torch.broadcast_shapes(*shapes))
-    except RuntimeError:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError:
         return None
 
 
