@@ -18,7 +18,7 @@ from nbgrad.drawing.faults import EngineFault, RuleStep, wrong_values
 _LARGEST = 400
 """Up to so many parts, backwards in wrong orders are tried: each is one of the whole graph."""
 
-_LARGEST_HIDDEN = 60
+_LARGEST_HIDDEN = 40
 """Up to so many parts, rules are searched from the gradients of leaves alone: each fault needs a whole backward."""
 
 _PATHS = 10
@@ -319,9 +319,9 @@ def _share(run: EngineRun, child: int, argument: int, step: RuleStep | None, sup
     if step is None or step.right is None:
         return None
     if run.rules[child] == supposed.op and supposed.argument in (None, argument):
-        faults = step.faults(argument)
-        if supposed.key in faults:
-            return faults[supposed.key][1]
+        wrong = step.wrong(argument, supposed.key)
+        if wrong is not None:
+            return wrong
     return step.right[argument]
 
 

@@ -89,6 +89,14 @@ class RuleStep:
         """By key, each fault of the rule for this argument, and the gradient that it gives."""
         return self._faults[argument]
 
+    def wrong(self, argument: int, key: str) -> Numbers | None:
+        """The gradient of an argument with the fault of this key; None if its rule has no such fault."""
+        if "_faults" in self.__dict__:
+            found = self._faults[argument].get(key)
+            return None if found is None else found[1]
+        made = (numbers for fault, numbers in _faults_of(self, argument) if fault.key == key and numbers is not None)
+        return next(made, None)
+
     @cached_property
     def _faults(self) -> list[dict[str, tuple[EngineFault, Numbers]]]:
         found: list[dict[str, tuple[EngineFault, Numbers]]] = []

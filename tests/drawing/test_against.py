@@ -58,6 +58,7 @@ def found(root: Any) -> tuple[str, str, str]:
 # Right engines.
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("shape", [None, *SHAPES], ids=lambda one: getattr(one, "__name__", "protocol"))
 @pytest.mark.parametrize("program", programs.PROGRAMS, ids=lambda one: one.__name__)
 def test_a_right_engine_is_right(program: Any, shape: Any) -> None:
@@ -85,6 +86,7 @@ def test_micrograd_is_right() -> None:
 # Wrong engines.
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("planted", [*FIRST, *LATER], ids=lambda one: one.name)
 def test_the_first_wrong_number_is_found_with_its_cause(planted: Planted) -> None:
     root, at, kind = first_wrong(planted)
@@ -97,6 +99,7 @@ def test_the_first_wrong_number_is_found_with_its_cause(planted: Planted) -> Non
         assert planted.words in (first.cause or "")
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("shape", [as_lesson_3, as_needle], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("planted", FIRST, ids=lambda one: one.name)
 def test_the_same_in_other_shapes(planted: Planted, shape: Any) -> None:
@@ -110,6 +113,7 @@ def test_the_same_in_other_shapes(planted: Planted, shape: Any) -> None:
     assert (planted.words or "") in (first.cause or "")
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("planted", [one for one in FIRST if one.name != "log_softmax"], ids=lambda one: one.name)
 def test_gradients_of_leaves_alone(planted: Planted) -> None:
     root, _, kind = first_wrong(planted)
@@ -275,7 +279,7 @@ def test_the_picture_marks_the_first_wrong_number() -> None:
     assert one.text == said.head
     assert one.severity == "error"
     assert "! The gradient of" in str(graph)
-    assert str(graph.checkup()["numbers of another engine"]).startswith("numbers of another engine: 1 found")
+    assert str(graph.checkup()["errors"]).startswith("errors: 1 found (wrong number); 4 ops")
 
 
 def test_a_saved_picture_has_the_finding(tmp_path: Path) -> None:
@@ -285,9 +289,11 @@ def test_a_saved_picture_has_the_finding(tmp_path: Path) -> None:
 
 
 def test_the_check_of_a_right_engine_is_sound() -> None:
-    check = nbgrad.draw(run(RIGHT, programs.neuron), against=True).checkup()["numbers of another engine"]
-    assert (check.state, check.looked) == ("sound", "5 values and 9 gradients")
-    assert nbgrad.draw(run(RIGHT, programs.neuron)).checkup()["numbers of another engine"].state == "not judged"
+    root = run(RIGHT, programs.neuron)
+    check = nbgrad.draw(root, against=True).checkup()["errors"]
+    assert check.state == "sound"
+    assert check.looked.endswith("; 5 values and 9 gradients were compared with nbgrad's")
+    assert "compared" not in nbgrad.draw(root).checkup()["errors"].looked
 
 
 def test_names_of_variables() -> None:
