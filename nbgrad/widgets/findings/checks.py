@@ -15,6 +15,7 @@ from nbgrad.core.engine.state import outwards
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.checkup import Check, CheckName
 from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.known_findings import KnownFindings
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.silence import Silence
 from nbgrad.core.graph.stats import Stats
@@ -91,7 +92,11 @@ def _errors(case: Examination) -> Looked:
     if not graph.backwards:
         ran = f"{counted(ops, 'op')} ran, without a backward"
     ended = "; the user interrupted the rest" if graph.ending is not None and graph.ending.interrupted else ""
-    return (f"{ran}{ended}", "") if ops or graph.backwards else ("", "nothing was recorded")
+    if not ops and not graph.backwards:
+        return "", "nothing was recorded"
+    if isinstance(graph, KnownFindings) and graph.compared:
+        return f"{ran}; {graph.compared} were compared with nbgrad's", graph.uncompared
+    return f"{ran}{ended}", ""
 
 
 def _finite(case: Examination) -> Looked:
@@ -379,7 +384,7 @@ def _listed(parts: list[str]) -> str:
 
 
 CHECKS: tuple[CheckRow, ...] = (
-    CheckRow("errors", ("failed", "inplace"), "an op", _errors),
+    CheckRow("errors", ("failed", "inplace", "wrong number"), "an op", _errors),
     CheckRow("finite numbers", ("nan",), "values or gradients that were kept", _finite, numbers=True),
     CheckRow("paths of gradients", ("unreached", "custom function", "checkpoint"), "a backward", _paths),
     CheckRow(
