@@ -9,7 +9,8 @@ import torch
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import raised
+from nbgrad.lab.judges import is_near, needs_function
+from nbgrad.lab.running import attempt
 from nbgrad.nn.functional import cross_entropy
 from nbgrad.nn.linear import Linear
 from nbgrad.nn.module.module import Module
@@ -44,10 +45,6 @@ def _walks(answer: Any) -> Deviation | None:
     found = difference(answer, right)
     if found is None:
         return None
-    try:
-        given = numbers_of(answer)
-    except TypeError:
-        return found
     for wrong, kind, text in (
         (_walk(clears=True), "numbers", "these are the values with zero_grad: without it each step uses the sum of all "
          "gradients so far"),
@@ -66,7 +63,7 @@ def _walks(answer: Any) -> Deviation | None:
         (_gone([SLOPE] * STEPS), "factor",
          "the learning rate is missing: a step is lr times what is in w.grad, and without zero_grad that grows"),
     ):  # fmt: skip
-        if given.shape == (STEPS,) and difference(given, wrong) is None:
+        if is_near(answer, wrong):
             return Deviation(kind, text)
     return found
 
@@ -85,14 +82,6 @@ def _network() -> Module:
 def _data(count: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(55)
     return tensor(torch.randn((count, 6), generator=generator)), tensor(torch.randint(3, (count,), generator=generator))
-
-
-def _raised(call: Callable[[], Any], said: str) -> Deviation | None:
-    try:
-        call()
-    except Exception as error:  # whatever the student's function raises is the answer's fault
-        return raised(said, error)
-    return None
 
 
 # 5.2: accumulate on purpose.
@@ -125,14 +114,12 @@ class _Watched(Module):
 
 
 def _accumulates(answer: Any) -> Deviation | None:
-    if not callable(answer):
-        return Deviation("type", "a function is expected, accumulate(model, images, labels, chunks)")
+    needs_function(answer, "accumulate(model, images, labels, chunks)")
     images, labels = _data(_COUNT)
     net = _network()
     watched = _Watched(net)
     said = f"accumulate(model, images, labels, {_CHUNKS})"
-    if (found := _raised(lambda: answer(watched, images, labels, _CHUNKS), said)) is not None:
-        return found
+    attempt(said, answer, watched, images, labels, _CHUNKS)
     if not watched.seen:
         return Deviation("zero", f"{said} never calls the model")
     size = _COUNT // _CHUNKS
@@ -224,19 +211,15 @@ _WRONG = (
 
 
 def _repaired(answer: Any) -> Deviation | None:
-    if not callable(answer):
-        return Deviation("type", "a function is expected, train_step(model, optimizer, images, labels)")
+    said = "train_step(model, optimizer, images, labels)"
+    needs_function(answer, said)
     net = _network()
     optimizer = SGD(net.parameters(), lr=0.5)
     images, labels = _data(_COUNT)
-    said = "train_step(model, optimizer, images, labels)"
     losses = []
     for _ in range(3):
         before = _loss(net, images, labels)
-        if (found := _raised(lambda: losses.append(answer(net, optimizer, images, labels)), said)) is not None:
-            early = "UnboundLocalError" in found.text
-            text = f"{found}. A line uses this name before another line sets it" if early else found.text
-            return Deviation(found.kind, text)
+        losses.append(attempt(said, answer, net, optimizer, images, labels))
         if losses[-1] is None:
             return Deviation("type", f"{said} gives None: it has to return the loss")
         if (found := difference(losses[-1], before)) is not None and len(losses) == 1:

@@ -9,7 +9,7 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.tensor.comparison import Deviation, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, GradientsJudge, ValuesJudge, is_near, slip
+from nbgrad.lab.judges import Case, FunctionJudge, GradientsJudge, ValuesJudge, is_near, number_of, slip
 from nbgrad.nn.convolution import Conv2d
 from nbgrad.nn.functional import conv2d
 from nbgrad.nn.linear import Linear
@@ -79,9 +79,9 @@ def _counted(answer: Any) -> Deviation | None:
         }  # fmt: skip
         for name, listed in slips.items():
             for wrong, text in listed:
-                if name in answer and is_near(answer[name], wrong) and wrong != right[name]:
+                if name in answer and number_of(answer[name]) == wrong != right[name]:
                     return Deviation("offset" if name != "uses" else "numbers", f"the number of {name}: {text}")
-    return ValuesJudge(_counts, "number")(answer)
+    return ValuesJudge(_counts, "number", rtol=0)(answer)
 
 
 # 10.1: move the digits.
@@ -137,7 +137,7 @@ EXERCISES = (
         (
             "The bias is stretched over images, height and width. Sum over these dimensions.",
             "As a product, Y = W @ X with X = unfold(x, kernel_size=3) of shape (2, 27, 16). Reshape g to (2, 4, 16): "
-            "the gradient of W is g @ X.T, summed over the images.",
+            "the gradient of W is g @ X.transpose(1, 2), summed over the images.",
             "The gradient of X is W.T @ g, and fold(..., output_size=(6, 6), kernel_size=3) adds its columns back to "
             "where they were cut out.",
         ),

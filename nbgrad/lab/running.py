@@ -1,0 +1,218 @@
+"""How the code of an answer runs: what it raises, how long it may take, and what of the student's it may not change."""
+
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from ctypes import c_ulong, py_object, pythonapi
+from textwrap import shorten
+from threading import Event, Lock, Thread, get_ident
+from traceback import walk_tb
+from typing import Any
+from warnings import catch_warnings
+
+import numpy as np
+import torch
+
+from nbgrad.core.engine.call_site import in_library
+from nbgrad.core.engine.faults import RAISES
+from nbgrad.core.engine.state import enable_grad
+from nbgrad.core.tensor.comparison import Deviation
+
+PATIENCE = 20.0
+"""Seconds after which code of an answer that still runs is stopped."""
+
+_AGAIN = 0.1
+"""Seconds until it is stopped once more: an ``except`` without a class has caught the last time."""
+
+_SEED = 61
+
+
+class Endless(BaseException):
+    """Code of an answer has not ended. It is no ``Exception``: ``except Exception`` in a loop does not catch it."""
+
+
+class Refused(Exception):
+    """An answer is wrong, and nothing more is to be judged.
+
+    Attributes:
+        deviation: how it is wrong.
+    """
+
+    def __init__(self, deviation: Deviation) -> None:
+        super().__init__(deviation.text)
+        self.deviation = deviation
+
+
+def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of the student's gives.
+
+    Args:
+        said: how a message names the call.
+        function: the student's.
+        arguments: of the call.
+
+    Raises:
+        Refused: it has raised an error, has ended Python, or did not end.
+    """
+    try:
+        with catch_warnings(action="ignore"):  # such as one about shapes: the reason says more
+            return function(*arguments)
+    except (Exception, SystemExit, GeneratorExit, Endless) as error:
+        raise Refused(raised(said, error)) from None
+
+
+def raised(said: str, error: BaseException) -> Deviation:
+    """The explanation for a student's function that raised an error.
+
+    Args:
+        said: how the message names the call.
+        error: what it raised.
+    """
+    if isinstance(error, Endless):
+        return Deviation(
+            "raised",
+            f"{said} does not end: it was stopped after {PATIENCE:g} seconds. Does the condition of a loop change? A "
+            "function such as sum gives a new tensor, and leaves the old one as it is",
+        )
+    if isinstance(error, SystemExit):
+        return Deviation("raised", f"{said} ends Python, with exit or SystemExit: return the result instead")
+    name = type(error).__name__
+    if isinstance(error, RecursionError):
+        text = "it calls itself again and again. In which case does it end without a further call?"
+        return Deviation("raised", f"{said} raised {name}: {text}")
+    early = ". A line uses this name before another line sets it" if isinstance(error, UnboundLocalError) else ""
+    try:
+        text = shorten(str(error).strip().partition("\n")[0], 400, placeholder=" …")
+    except Exception:  # the class of the error is the student's, too
+        text = ""
+    return Deviation("raised", f"{said} raised {name}{text and f': {text}'}{early}")
+
+
+def unjudged(error: Exception) -> Deviation:
+    """The explanation for an answer in which the judge itself has failed.
+
+    An object of the student's may raise an error wherever it is looked at, in ``__eq__`` or ``__len__``.
+
+    Raises:
+        Exception: ``error``, if none of the student's code has raised it, and ``NBGRAD_STRICT`` asks for it.
+    """
+    if not all(in_library(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__)):
+        return raised("an object of the answer", error)
+    if os.environ.get(RAISES):
+        raise error
+    found = raised("the check", error)
+    return Deviation("type", f"the answer cannot be read: {found}. Give it in the form that the task names")
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """Raise ``Endless`` in a block that takes longer than ``PATIENCE``; not where a debugger traces.
+
+    Another thread asks Python to raise it. So this works in every thread and on every system, where signals reach the
+    main thread only, and in a loop of one line. A single call into C, as ``sum`` of an endless iterator, ends by itself
+    or not at all.
+    """
+    if sys.gettrace() is not None:
+        yield
+        return
+    outer, limit = _Limit.current, _Limit()
+    _Limit.current = limit
+    try:
+        with limit.here():
+            yield
+    finally:
+        limit.ended.set()
+        _Limit.current = outer
+
+
+class _Limit:
+    """The time limit of one check, for all threads in which code of the answer runs."""
+
+    current: "_Limit | None" = None
+
+    def __init__(self) -> None:
+        self.ended = Event()
+        self._lock = Lock()
+        self._threads: set[int] = set()
+        Thread(target=self._watch, name="nbgrad-patience", daemon=True).start()
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """The limit holds for this thread inside of the block."""
+        own = get_ident()
+        with self._lock:
+            self._threads.add(own)
+        try:
+            yield
+        finally:
+            _uninterrupted(lambda: self._leave(own))
+
+    def _leave(self, own: int) -> None:
+        with self._lock:
+            self._threads.discard(own)
+            _raise_in(own, None)
+
+    def _watch(self) -> None:
+        waits = PATIENCE
+        while not self.ended.wait(waits):
+            waits = _AGAIN
+            with self._lock:
+                for one in self._threads:
+                    _raise_in(one, Endless)
+
+
+def _uninterrupted(call: Callable[[], None]) -> None:
+    """Call until it is through: the error may be raised in here, too."""
+    while True:
+        try:
+            return call()
+        except Endless:
+            continue
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Let a thread raise an error at its next line; None takes back an error that it has not raised yet."""
+    pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread), None if error is None else py_object(error))
+
+
+@contextmanager
+def in_a_thread() -> Iterator[None]:
+    """The time limit of the check that started this thread holds in the block, too."""
+    with nullcontext() if _Limit.current is None else _Limit.current.here():
+        yield
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """The same numbers in each check, and afterwards the student's settings as they were.
+
+    Inside, random numbers begin with one seed, new tensors have double precision, and gradients are recorded, whatever
+    the cells before have set.
+    """
+    kept = (random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.get_default_dtype())
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    depth, streams = sys.getrecursionlimit(), (sys.stdout, sys.stderr)
+    try:
+        _seed()
+        torch.set_default_dtype(torch.float64)
+        with enable_grad(), torch.enable_grad():
+            yield
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])
+        torch.set_rng_state(kept[2])
+        torch.set_default_dtype(kept[3])
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda)
+        sys.setrecursionlimit(depth)
+        sys.stdout, sys.stderr = streams
+
+
+def _seed() -> None:
+    random.seed(_SEED)
+    np.random.seed(_SEED)
+    torch.default_generator.manual_seed(_SEED)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(_SEED)
