@@ -108,11 +108,11 @@ def _orders(answer: Any) -> Deviation | None:
     needs_function(answer, "topological(root)")
     for text, nodes in _graphs():
         root, needed = nodes[-1], _above(nodes[-1])
-        given = attempt(text, answer, root)
+        given = attempt(f"topological for {text}", answer, root)
         if not isinstance(given, list | tuple):
             return Deviation("type", "a list of values is expected: does the function end with return?")
         if (found := _of_order(list(given), needed)) is not None:
-            return Deviation(found.kind, f"{text}: {found}")
+            return Deviation(found.kind, f"topological for {text}: {found}")
     return None
 
 

@@ -9,7 +9,6 @@ import torch
 
 from nbgrad.core.engine.broadcast import reduction
 from nbgrad.core.functional.grad import grad
-from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import UNREADABLE, Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
@@ -180,8 +179,6 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
 
 
 def _repaired(answer: Any) -> Deviation | None:
-    if isinstance(answer, AutogradGraph):
-        return _no_table(answer)
     found = FunctionJudge(_losses, "repaired(prediction, target)", _about_loss)(answer)
     return _history(answer) if found is None else found
 
@@ -200,21 +197,6 @@ def _history(answer: Any) -> Deviation | None:
         (right,) = grad(((prediction.squeeze(-1) - target) ** 2).mean(), [prediction])
         if (found := difference(slope, right)) is not None:
             return Deviation(found.kind, f"{case.said}: the number is right, but the gradient of prediction is not")
-    return None
-
-
-def _no_table(graph: AutogradGraph) -> Deviation | None:
-    """Whether a recorded loss has no (N, N) in it."""
-    records = graph.records
-    if graph.frame is None:
-        return Deviation("type", "the graph has no backward: call loss.backward() in it")
-    for record in records:
-        sources = [one for one in records if one.id in record.sources]
-        shapes = {one.shape for one in sources}
-        if record.op is not None and len(record.shape) == 2 and record.shape[0] == record.shape[1] > 1:
-            count = record.shape[0]
-            if {(count, 1), (count,)} <= shapes or {(count, 1), (1, count)} <= shapes:
-                return Deviation("shape", f"{record.run} still gives shape {record.shape}: every pair of rows")
     return None
 
 

@@ -60,7 +60,10 @@ def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
         with catch_warnings(action="ignore"):  # such as one about shapes: the reason says more
             return function(*arguments)
     except (Exception, SystemExit, GeneratorExit, Endless) as error:
-        raise Refused(raised(said, error)) from None
+        found = raised(said, error)
+        itself = isinstance(error, TypeError) and error.__traceback__ is not None and not error.__traceback__.tb_next
+        more = ". Which parameters does the task name, and in which order?" if itself else ""
+        raise Refused(Deviation(found.kind, f"{found}{more}")) from None
 
 
 def raised(said: str, error: BaseException) -> Deviation:

@@ -58,17 +58,17 @@ class Written(NamedTuple):
 def written(lesson: int) -> Iterator[Written]:
     """The answers to the exercises of a lesson."""
     path = FOLDER / f"{lesson:02}.txt"
-    number, before = "", ""
+    number, before = "", dict[str, str]()
     for found in re.finditer(r"^(\S.*)\n((?:(?:  .*)?\n)*)", path.read_text("utf-8"), re.MULTILINE):
         mark, first, more = found[1][:2], found[1][2:], re.sub(r"^  ", "", found[2], flags=re.MULTILINE)
         code = f"{first}\n{more}"
         if mark == "= ":
-            before = code
+            before[number] = code
         elif mark in ("+ ", "- "):
             line = path.read_text("utf-8").count("\n", 0, found.start()) + 1
-            yield Written(number, mark == "+ ", before + code, f"{path.stem}.txt:{line}")
+            yield Written(number, mark == "+ ", before.get(number, "") + code, f"{path.stem}.txt:{line}")
         else:
-            number, before = found[1], ""
+            number = found[1]
 
 
 def main(lessons: list[str]) -> None:
