@@ -152,7 +152,7 @@ class FunctionJudge:
         if found.kind != "type" and not self._only_the_shape(found, got, case):
             found = self.explain(got, case) or computed(found)
         value = number_of(got) if found.kind not in ("type", "dtype", "shape") else None
-        gave = "" if value is None else f" gives {value:.4g}"
+        gave = "" if value is None else f" gives {value:.4g}" if truth_of(got) is None else f" gives {bool(value)}"
         return Deviation(found.kind, f"{case.said}{gave}: {found}")
 
     def _only_the_shape(self, found: Deviation, got: Any, case: Case) -> bool:

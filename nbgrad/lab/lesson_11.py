@@ -92,15 +92,21 @@ def _of_cuts(answer: Any, every: int, count: int) -> Deviation | None:
     )
     if difference(own, wanted, atol=1e-9) is None:
         return None
-    places = [at for at, one in enumerate(cut) if one]
-    if not places:
-        return Deviation("offset", f"{said}: the gradient still goes through all steps: nothing is detached")
-    steps = "step" if len(places) == 1 else "steps"
-    return Deviation(
-        "shifted",
-        f"{said}: h is cut before the {steps} {', '.join(map(str, places))}, counted from 0. The places are every, "
-        "2 * every, and so on: step 0 is none of them",
-    )
+    return Deviation(*_about_places([at for at, one in enumerate(cut) if one], every, count, said))
+
+
+def _about_places(places: list[int], every: int, count: int, said: str) -> tuple[str, str]:
+    """How the steps before which h is cut are wrong: the kind and the sentence."""
+    later = [at for at in places if at]
+    if later == [at for at in range(1, count) if at % every == 0]:
+        return "shifted", f"{said}: h is cut before step 0, too. The first cut is before the step every"
+    if not later:
+        return "offset", f"{said}: the gradient still goes through all steps: nothing is detached"
+    if len(later) == count - 1:
+        return "element", f"{said}: h is detached before each step, so the gradient goes through the last step only"
+    listed = ", ".join(map(str, places))
+    steps = f"the steps {listed}" if len(places) > 1 else f"step {listed}"
+    return "shifted", f"{said}: h is cut before {steps}. It belongs before every, 2 * every, ..., counted from 0"
 
 
 # 11.3: clip.

@@ -76,8 +76,8 @@ def _about_size(got: Any, case: Case) -> Deviation | None:
         if abs(size / wrong - 1) < 3 * _CLOSE and abs(size / case.right - 1) > _CLOSE:
             return Deviation(kind, text)
     if abs(size / case.right - 1) < 0.2:
-        return Deviation("rounding", f"it is off by more than {_CLOSE:.0%}: chance moves it. Measure more pairs, each of "
-                         "numbers of its own")  # fmt: skip
+        more = "Measure more pairs, each of numbers of its own"
+        return Deviation("rounding", f"it is off by more than {_CLOSE:.0%}: chance moves it. {more}")
     if abs(size) < 0.3 * case.right:
         return Deviation("zero", "positive and negative scores cancel in their mean: take the mean of the squares")
     return None

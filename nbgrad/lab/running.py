@@ -85,12 +85,16 @@ def raised(said: str, error: BaseException) -> Deviation:
     if isinstance(error, RecursionError):
         text = "it calls itself again and again. In which case does it end without a further call?"
         return Deviation("raised", f"{said} raised {name}: {text}")
-    early = ". A line uses this name before another line sets it" if isinstance(error, UnboundLocalError) else ""
     try:
         text = shorten(str(error).strip().partition("\n")[0], 400, placeholder=" …")
     except Exception:  # the class of the error is the student's, too
         text = ""
-    return Deviation("raised", f"{said} raised {name}{text and f': {text}'}{early}")
+    more = ""
+    if isinstance(error, UnboundLocalError):
+        more = ". A line uses this name before another line sets it"
+    elif isinstance(error, AttributeError) and "'NoneType'" in text:
+        more = ". A value is None here: check for None first"
+    return Deviation("raised", f"{said} raised {name}{text and f': {text}'}{more}")
 
 
 def unjudged(error: Exception) -> Deviation:

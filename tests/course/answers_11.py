@@ -21,14 +21,14 @@ def by_engine(w: float, h0: float, steps: int) -> Any:
 
 def truncated(cell: Any, h: Any, inputs: Any, every: int, *, shift: int = 0, last: bool = False) -> Any:
     for step, x in enumerate(inputs):
-        if (step + shift) % every == 0:
+        if step and (step + shift) % every == 0:
             h = h.detach()
         h = cell(x, h)
     return h.detach() if last else h
 
 
 def clip(gradients: Any, limit: float, *, power: float = 1.0, always: bool = False) -> Any:
-    norm = sum((one**2).sum().item() for one in gradients) ** 0.5
+    norm = sum((one**2).sum().item() for one in gradients) ** 0.5 or 1.0
     factor = limit / norm**power
     return [one * (factor if always else min(1.0, factor)) for one in gradients]
 
@@ -63,7 +63,21 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "11.2": [
         (lambda cell, h, inputs, every: truncated(cell, h, inputs, 100), "offset", "nothing is detached"),
         (lambda cell, h, inputs, every: truncated(cell, h, inputs, 1), "element", "through the last step only"),
-        (lambda cell, h, inputs, every: truncated(cell, h, inputs, every, shift=1), "shifted", "in other places"),
+        (
+            lambda cell, h, inputs, every: truncated(cell, h, inputs, every, shift=1),
+            "shifted",
+            "before the steps 2, 5",
+        ),
+        (
+            lambda cell, h, inputs, every: truncated(cell, h.detach(), inputs, every),
+            "shifted",
+            "h is cut before step 0, too",
+        ),
+        (
+            lambda cell, h, inputs, every: truncated(cell, h, inputs, every, shift=2),
+            "shifted",
+            "before the steps 1, 4, 7",
+        ),
         (lambda cell, h, inputs, every: truncated(cell, h, inputs, every, last=True), "zero", "has no history"),
         (lambda cell, h, inputs, every: truncated(cell, h, inputs[:-1], every), "factor", "the last h"),
         (lambda cell, h, inputs, every: cell(h), "raised", "raised TypeError"),
