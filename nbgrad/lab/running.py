@@ -9,6 +9,7 @@ from ctypes import c_ulong, py_object, pythonapi
 from textwrap import shorten
 from threading import Event, Lock, Thread, get_ident
 from traceback import walk_tb
+from types import FrameType
 from typing import Any
 from warnings import catch_warnings
 
@@ -24,13 +25,34 @@ PATIENCE = 20.0
 """Seconds after which code of an answer that still runs is stopped."""
 
 _AGAIN = 0.1
-"""Seconds until it is stopped once more: an ``except`` without a class has caught the last time."""
+"""Seconds until it is stopped once more, if handlers of the answer have caught the error."""
 
 _SEED = 61
 
 
 class Endless(BaseException):
-    """Code of an answer has not ended. It is no ``Exception``: ``except Exception`` in a loop does not catch it."""
+    """Code of an answer has not ended. It is no ``Exception``: ``except Exception`` in a loop does not catch it.
+
+    A bare ``except`` does. So the next line of the answer that begins raises the error once more: that is the first
+    line of the handler, and no loop around it catches what a handler raises.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        sys.settrace(_stopping)
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename != __file__:
+            if not in_library(frame.f_code.co_filename):
+                frame.f_trace = _stopping
+            frame = frame.f_back
+
+
+def _stopping(frame: FrameType, event: str, _: Any) -> Any:
+    if in_library(frame.f_code.co_filename):
+        return None
+    if event == "line":
+        raise Endless
+    return _stopping
 
 
 class Refused(Exception):
@@ -157,6 +179,7 @@ class _Limit:
             _uninterrupted(lambda: self._leave(own))
 
     def _leave(self, own: int) -> None:
+        sys.settrace(None)
         with self._lock:
             self._threads.discard(own)
             _raise_in(own, None)
