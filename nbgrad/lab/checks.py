@@ -145,7 +145,7 @@ def task(number: str | float) -> str:
         KeyError: there is no such exercise.
     """
     exercise = find(number)
-    return f"{exercise.number} {exercise.title}: {exercise.task}"
+    return f"{exercise.number} {exercise.title}: {exercise.text}"
 
 
 def hint(number: str | float, step: int | None = None) -> str:

@@ -11,16 +11,19 @@ from nbgrad.core.engine.broadcast import reduction
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.tensor.comparison import UNREADABLE, Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
-from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.exercise import Exercise, Numbers
 from nbgrad.lab.judges import Case, FunctionJudge, in_order, is_near
 from nbgrad.lab.running import attempt
 
-MARKS = {
-    "bias": ((3, 4), (4,)),
-    "scale": ((3, 4), (3, 1)),
-    "shift": ((2, 3, 4), (3, 1)),
-    "gain": ((3, 4), ()),
-}
+MARKS = Numbers(
+    "4.1",
+    {
+        "bias": (((3, 4), (4,)), ((2, 3, 4), (4,)), ((2, 3, 4), (3, 4)), ((5, 2, 3), (2, 3))),
+        "scale": (((3, 4), (3, 1)), ((3, 4), (1, 4)), ((2, 3, 4), (2, 1, 4)), ((2, 3, 4), (2, 3, 1))),
+        "shift": (((2, 3, 4), (3, 1)), ((2, 3, 4), (1, 3, 1)), ((2, 3, 4), (1, 4)), ((5, 2, 3), (5, 1, 1))),
+        "gain": (((3, 4), ()), ((2, 3, 4), ()), ((5,), ()), ((3, 4), (1, 1))),
+    },
+)
 """By name of the smaller input: the shape of x, then the shape of this input.
 
 The expressions are x + bias, x * scale, x + shift and x * gain.
@@ -34,17 +37,18 @@ def _sums(shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _marks(answer: Any) -> Deviation | None:
-    names = list(MARKS)
+    marks = MARKS()
+    names = list(marks)
     expected = f"four marks are expected: a list in the order {', '.join(names)}, or a dict"
     given = in_order(answer, names, expected)
     if isinstance(given, Deviation):
         return given
     if len(given) != len(names):
         return Deviation("shape", f"{len(given)} marks were given, and {len(names)} are expected: {', '.join(names)}")
-    if all(_mark(_one_less(one), *MARKS[name]) is None for name, one in zip(names, given, strict=True)):
+    if all(_mark(_one_less(one), *marks[name]) is None for name, one in zip(names, given, strict=True)):
         return Deviation("shifted", "every mark is right, if dimensions are counted from 1: they are counted from 0")
     for name, one in zip(names, given, strict=True):
-        if (found := _mark(one, *MARKS[name])) is not None:
+        if (found := _mark(one, *marks[name])) is not None:
             return Deviation(found.kind, f"the mark of {name}: {found}")
     return None
 
@@ -204,16 +208,18 @@ EXERCISES = (
     Exercise(
         "4.1",
         "Predict four marks",
-        "Over which dimensions does the backward sum the gradient of the smaller input? bias of shape (4,) in "
-        "x + bias, with x of shape (3, 4); scale of shape (3, 1) in x * scale, with x of shape (3, 4); shift of shape "
-        "(3, 1) in x + shift, with x of shape (2, 3, 4); gain of shape () in x * gain, with x of shape (3, 4). Give a "
-        "dict, or a list in this order. Each mark is a tuple of dimensions, counted from 0, or the text 'sum dim 0'.",
+        "Over which dimensions does the backward sum the gradient of the smaller input? bias of shape {bias[1]} in "
+        "x + bias, with x of shape {bias[0]}; scale of shape {scale[1]} in x * scale, with x of shape {scale[0]}; "
+        "shift of shape {shift[1]} in x + shift, with x of shape {shift[0]}; gain of shape {gain[1]} in x * gain, with "
+        "x of shape {gain[0]}. Give a dict, or a list in this order. Each mark is a tuple of dimensions, counted from "
+        "0, or the text 'sum dim 0'.",
         _marks,
         (
             "Write the two shapes below each other, right-aligned. Where is the smaller one stretched?",
             "A value that was used in several places gets the sum of the gradients from all of them.",
             "A dimension that the smaller shape lacks is stretched, and one of size 1 beside a larger size is too.",
         ),
+        MARKS,
     ),
     Exercise(
         "4.2",
