@@ -33,6 +33,10 @@ def clip(gradients: Any, limit: float, *, power: float = 1.0, always: bool = Fal
     return [one * (factor if always else min(1.0, factor)) for one in gradients]
 
 
+def norm(gradients: Any) -> Any:
+    return sum((one**2).sum() for one in gradients) ** 0.5
+
+
 def each(gradients: Any, limit: float) -> Any:
     return [clip([one], limit)[0] for one in gradients]
 
@@ -90,5 +94,15 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (added, "factor", "the norms of the tensors are added"),
         (lambda gradients, limit: gradients, "factor", "nothing is clipped"),
         (lambda gradients, limit: clip(gradients, limit)[0], "row", "this is only row 0"),
+        (
+            lambda gradients, limit: [one * min(1.0, limit / norm(gradients).item()) for one in gradients],
+            "raised",
+            "clip of gradients of norm 0 (which is below the limit) raised ZeroDivisionError",
+        ),
+        (
+            lambda gradients, limit: [one / (n := norm(gradients)) * min(limit, n.item()) for one in gradients],
+            "not finite",
+            "a norm of 0 divides nothing: it is below the limit, and the gradients stay",
+        ),
     ],
 }

@@ -174,6 +174,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (by_name(2.01, -2.99, 10.01, -1.99), "sign", "b, c went the wrong way"),
         (by_name(2.01, -3.01, 9.99, -1.99), "factor", "do not move in proportion to their gradients"),
         (by_name(*stepped(0.5)), "factor", "the step is too long"),
+        (by_name(2 + 6e-8, -3 + 4e-8, 10 - 2e-8, -2 + 4e-8), "sign", "b went the wrong way"),
+        (by_name(2.06, -3.04, 10.0001, -1.96), "sign", "c went the wrong way"),
         (by_name(*gradients()), "offset", "these are the gradients: the new value is the old one plus the rate times"),
         (by_name(0.06, -0.04, -0.02, 0.04), "offset", "these are the steps: add each to its old value"),
         (stepped(0.01), "type", "a dict with the names a, b, c, f is expected"),
