@@ -18,7 +18,7 @@ import torch
 
 from nbgrad.core.engine.call_site import in_library
 from nbgrad.core.engine.faults import RAISES
-from nbgrad.core.engine.state import enable_grad
+from nbgrad.core.engine.state import Switch
 from nbgrad.core.tensor.comparison import Deviation
 
 PATIENCE = 20.0
@@ -81,6 +81,8 @@ def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         with catch_warnings(action="ignore"):  # such as one about shapes: the reason says more
             return function(*arguments)
+    except Refused:
+        raise
     except (Exception, SystemExit, GeneratorExit, Endless) as error:
         found = raised(said, error)
         itself = isinstance(error, TypeError) and error.__traceback__ is not None and not error.__traceback__.tb_next
@@ -218,8 +220,8 @@ def in_a_thread() -> Iterator[None]:
 def undisturbed() -> Iterator[None]:
     """The same numbers in each check, and afterwards the student's settings as they were.
 
-    Inside, random numbers begin with one seed, new tensors have double precision, and gradients are recorded, whatever
-    the cells before have set.
+    Inside, random numbers begin with one seed, new tensors have double precision, and gradients are on, whatever the
+    cells before have set. A graph that records the cell does not see the check.
     """
     kept = (random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.get_default_dtype())
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
@@ -227,7 +229,7 @@ def undisturbed() -> Iterator[None]:
     try:
         _seed()
         torch.set_default_dtype(torch.float64)
-        with enable_grad(), torch.enable_grad():
+        with Switch(grad_enabled=True, inference=False, observers=(), scope=None, device=None):
             yield
     finally:
         random.setstate(kept[0])

@@ -136,6 +136,18 @@ def test_an_answer_is_judged_the_same_after_other_cells(number: str) -> None:
         nbgrad.set_grad_enabled(True)
 
 
+@pytest.mark.parametrize("number", ["1.2", "4.3", "5.2", "14.1", "15.2"])
+def test_a_check_is_the_same_inside_of_blocks(number: str) -> None:
+    for block in (nbgrad.no_grad, nbgrad.inference_mode, nbgrad.strict_broadcast, torch.no_grad):
+        with block():
+            assert judged(number, RIGHT[number][0])
+    with nbgrad.AutogradGraph() as graph:
+        loss = (nbgrad.ones(2, requires_grad=True) * 2).sum()
+        assert judged(number, RIGHT[number][0])
+        loss.backward()
+    assert [one.op.name for one in graph.records if one.op] == ["mul", "sum"]
+
+
 def test_fifty_grades_of_a_random_check_are_the_same() -> None:
     def at_one_point(function: Any, slope: Any) -> bool:
         x = random.uniform(-2, 2)
