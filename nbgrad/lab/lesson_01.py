@@ -68,7 +68,7 @@ def _square(x: Any) -> Any:
 
 
 _CURVES: tuple[tuple[str, Callable[[Any], Any], float], ...] = (
-    ("x * x", _square, 3.0),
+    ("x * x + x", lambda x: x * x + x, 2.0),  # here the usual mistakes all give different numbers
     ("x * x", _square, -0.5),
     ("exp(x)", lambda x: exp(x if isinstance(x, Tensor) else tensor(x, dtype=torch.float64)), 1.0),
     ("sin(x)", lambda x: sin(x if isinstance(x, Tensor) else tensor(x, dtype=torch.float64)), 2.0),

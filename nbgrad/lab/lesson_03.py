@@ -122,7 +122,13 @@ def _above(root: Node) -> set[Node]:
 
 def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
     if strange := [one for one in given if not isinstance(one, Node)]:
-        what = "a name" if isinstance(strange[0], str) else "None" if strange[0] is None else f"a {kind_of(strange[0])}"
+        what = (
+            "a name"
+            if isinstance(strange[0], str)
+            else "None"
+            if strange[0] is None
+            else f"a value of type {kind_of(strange[0])}"
+        )
         return Deviation("type", f"{what} is in the list: give the values themselves, root and its parents")
     if strangers := [one for one in given if one not in needed]:
         return Deviation("element", f"{strangers[0]} is in the list, and root does not depend on it: is the list empty "
@@ -172,16 +178,14 @@ def _checker(answer: Any) -> Deviation | None:
         if all(said is right for said in verdicts):
             continue
         if right:
-            return Deviation("rounding", f"it refuses {text}, which is right: a nudged slope never agrees with a "
-                f"formula in the "
-                             "last digits. Allow an error in proportion to the slope")  # fmt: skip
+            text = f"it refuses {text}, which is right. Does it allow a small error, in proportion to the slope? A "
+            return Deviation("rounding", f"{text}nudged slope never agrees with a formula in the last digits")
         if 0 < (many := sum(map(bool, verdicts))) < _TRIES:
-            return Deviation("element", f"it accepts {text} in {many} of {_TRIES} calls, and that is wrong for half of "
-                             "all x. One random point, or a few, may all lie where it is right: draw 20")  # fmt: skip
+            text = f"it accepts {text}, which is wrong, in {many} of {_TRIES} calls: a wrong slope may agree at some x"
+            return Deviation("element", f"{text}. Draw 20 random points, and refuse it if one of them disagrees")
         if text.startswith(("abs", "max", "x * abs")):
-            return Deviation("element", f"it accepts {text}, which is wrong for half of all x: draw random points "
-                f"of both "
-                             "signs, and several of them")  # fmt: skip
+            text = f"it accepts {text}, which is wrong for half of all x: draw random points of both signs"
+            return Deviation("element", f"{text}, and several of them")
         if "1.02" in text:
             return Deviation("rounding", f"it accepts {text}, which is 2 % off: an error by nudging is much smaller")
         return Deviation("numbers", f"it accepts {text}, which is wrong")

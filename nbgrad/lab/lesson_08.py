@@ -40,7 +40,7 @@ def _about_left(got: Any, case: Case) -> Deviation | None:
     if layers > 1 and math.isclose(value, slope, rel_tol=1e-3):
         return Deviation("numbers", "it is what one sigmoid leaves: it has to depend on the number of layers")
     if layers == 1 and value == 1:
-        return Deviation("shifted", "it is the share after one layer fewer: the first layer multiplies, too")
+        return Deviation("shifted", "one sigmoid does not leave the whole gradient: it multiplies by its slope, too")
     for wrong, kind, text in (
         (0.5**layers, "numbers", "it takes the value of a sigmoid at 0: the gradient is multiplied by its slope there"),
         (1 / case.right, "factor", "it grows with the number of layers: less is left after each of them"),

@@ -94,7 +94,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "8.1": [
         (lambda layers: 0.5**layers, "numbers", "it takes the value of a sigmoid at 0"),
         (lambda layers: 0.25 * layers, "numbers", "the slopes of layers in a row are multiplied"),
-        (lambda layers: 0.25 ** (layers - 1), "shifted", "it is the share after one layer fewer"),
+        (lambda layers: 0.25 ** (layers - 1), "shifted", "one sigmoid does not leave the whole gradient"),
         (lambda layers: 0.25 / layers, "numbers", "it is divided by the number of layers"),
         (lambda layers: 4.0**layers, "factor", "it grows with the number of layers"),
         (lambda layers: 1 - 0.25**layers, "offset", "that is the share that is lost"),
