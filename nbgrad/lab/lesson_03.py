@@ -122,13 +122,8 @@ def _above(root: Node) -> set[Node]:
 
 def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
     if strange := [one for one in given if not isinstance(one, Node)]:
-        what = (
-            "a name"
-            if isinstance(strange[0], str)
-            else "None"
-            if strange[0] is None
-            else f"a value of type {kind_of(strange[0])}"
-        )
+        one = strange[0]
+        what = "a name" if isinstance(one, str) else "None" if one is None else f"a value of type {kind_of(one)}"
         return Deviation("type", f"{what} is in the list: give the values themselves, root and its parents")
     if strangers := [one for one in given if one not in needed]:
         return Deviation("element", f"{strangers[0]} is in the list, and root does not depend on it: is the list empty "

@@ -406,7 +406,7 @@ def test_an_answer_that_does_not_end_is_stopped(monkeypatch: pytest.MonkeyPatch)
             gradient.sum(0)
         return gradient
 
-    monkeypatch.setattr("nbgrad.lab.judges.PATIENCE", 0.2)
+    monkeypatch.setattr("nbgrad.lab.running.PATIENCE", 0.2)
     outcome = lab.check("4.2", unbroadcast)
     assert not outcome
     assert "does not end: it was stopped after 0.2 seconds" in outcome.reason
