@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from ctypes import c_ulong, py_object, pythonapi
 from textwrap import shorten
 from threading import Event, Lock, Thread, get_ident
+from time import monotonic
 from traceback import walk_tb
 from types import FrameType
 from typing import Any
@@ -24,8 +25,11 @@ from nbgrad.core.tensor.comparison import Deviation
 PATIENCE = 20.0
 """Seconds after which code of an answer that still runs is stopped."""
 
-_AGAIN = 0.1
-"""Seconds until it is stopped once more, if handlers of the answer have caught the error."""
+_AGAIN = 0.005
+"""Seconds until it is looked at once more: it may run a function of a library, or has caught the error."""
+
+_ANYWHERE = 20.0
+"""Seconds after which it is stopped in a library, too."""
 
 _SEED = 61
 
@@ -187,12 +191,30 @@ class _Limit:
             _raise_in(own, None)
 
     def _watch(self) -> None:
-        waits = PATIENCE
-        while not self.ended.wait(waits):
-            waits = _AGAIN
+        if self.ended.wait(PATIENCE):
+            return
+        since = monotonic()
+        while not self.ended.wait(_AGAIN):
+            anywhere = monotonic() > since + _ANYWHERE
             with self._lock:
+                frames = sys._current_frames()
                 for one in self._threads:
-                    _raise_in(one, Endless)
+                    if anywhere or _may_stop(frames[one]):
+                        _raise_in(one, Endless)
+
+
+def _may_stop(frame: FrameType | None) -> bool:
+    """Whether a thread that runs this frame may be stopped: a library in the middle of its work could be left broken.
+
+    A module that is imported runs code without a file, too, as that of a named tuple.
+    """
+    if frame is None or in_library(frame.f_code.co_filename):
+        return False
+    while frame is not None and frame.f_code.co_filename != __file__:
+        if "importlib" in frame.f_code.co_filename:
+            return False
+        frame = frame.f_back
+    return True
 
 
 def _uninterrupted(call: Callable[[], None]) -> None:
