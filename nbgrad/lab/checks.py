@@ -86,7 +86,7 @@ def _judged(exercise: Exercise, answer: Any) -> Deviation | None:
         return error.deviation
     except Endless as error:
         return raised("the answer", error)
-    except Exception as error:
+    except (Exception, SystemExit, GeneratorExit) as error:
         return unjudged(error)
 
 

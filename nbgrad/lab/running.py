@@ -125,13 +125,13 @@ def raised(said: str, error: BaseException) -> Deviation:
     return Deviation("raised", f"{said} raised {name}{text and f': {text}'}{more}")
 
 
-def unjudged(error: Exception) -> Deviation:
+def unjudged(error: BaseException) -> Deviation:
     """The explanation for an answer in which the judge itself has failed.
 
     An object of the student's may raise an error wherever it is looked at, in ``__eq__`` or ``__len__``.
 
     Raises:
-        Exception: ``error``, if none of the student's code has raised it, and ``NBGRAD_STRICT`` asks for it.
+        BaseException: ``error``, if none of the student's code has raised it, and ``NBGRAD_STRICT`` asks for it.
     """
     if not all(in_library(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__)):
         return raised("an object of the answer", error)
