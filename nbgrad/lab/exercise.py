@@ -44,7 +44,7 @@ def _name() -> str:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class OwnNumbers:
     """The numbers of an exercise, drawn for each student by the name.
 
     Attributes:
@@ -83,7 +83,7 @@ class Exercise:
     task: str
     judge: Judge
     hints: tuple[str, ...] = ()
-    numbers: Numbers | None = None
+    numbers: OwnNumbers | None = None
 
     def __post_init__(self) -> None:
         lesson, _, place = self.number.partition(".")

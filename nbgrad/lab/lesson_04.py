@@ -11,11 +11,11 @@ from nbgrad.core.engine.broadcast import reduction
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.tensor.comparison import UNREADABLE, Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
-from nbgrad.lab.exercise import Exercise, Numbers
+from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, in_order, is_near
 from nbgrad.lab.running import attempt
 
-MARKS = Numbers(
+MARKS = OwnNumbers(
     "4.1",
     {
         "bias": (((3, 4), (4,)), ((2, 3, 4), (4,)), ((2, 3, 4), (3, 4)), ((5, 2, 3), (2, 3))),
@@ -56,8 +56,8 @@ def _marks(answer: Any) -> Deviation | None:
 def _mark(answer: Any, shape: tuple[int, ...], own: tuple[int, ...]) -> Deviation | None:
     dims = _dims(answer)
     if dims is None:
-        said = repr(answer[:40]) if isinstance(answer, str) else f"{answer:g}" if isinstance(answer, float) else "it"
-        return Deviation("type", f"{said} names no dimensions: write (0,), or 'sum dim 0'")
+        shown = repr(answer[:40]) if isinstance(answer, str) else f"{answer:g}" if isinstance(answer, float) else "it"
+        return Deviation("type", f"{shown} names no dimensions: write (0,), or 'sum dim 0'")
     if outside := [dim for dim in dims if not -len(shape) <= dim < len(shape)]:
         sizes = tuple(dims) == own  # a shape in the place of dimensions
         counted = ": dimensions are counted from 0" if outside == [len(shape)] else ""

@@ -8,7 +8,7 @@ import torch
 
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
-from nbgrad.lab.exercise import Exercise, Numbers
+from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import is_near, needs_function
 from nbgrad.lab.running import attempt
 from nbgrad.nn.functional import cross_entropy
@@ -19,7 +19,7 @@ from nbgrad.optim import SGD
 # 5.1: without zero_grad.
 
 STEPS = 4
-_LINE = Numbers(
+_LINE = OwnNumbers(
     "5.1", {"start": (10.0, 6.0, 8.0, 12.0, 20.0), "slope": (3.0, 2.0, 4.0, 5.0, -2.0), "rate": (0.1, 0.05, 0.2)}
 )
 """A parameter, the slope of its loss, which is the same everywhere, and the rate."""

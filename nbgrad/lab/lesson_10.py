@@ -8,7 +8,7 @@ import torch
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.tensor.comparison import Deviation, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
-from nbgrad.lab.exercise import Exercise, Numbers
+from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, GradientsJudge, ValuesJudge, is_near, number_of, slip
 from nbgrad.nn.convolution import Conv2d
 from nbgrad.nn.functional import conv2d
@@ -59,7 +59,7 @@ def _of_weight(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 # 10.3: sharing.
 
 
-_LAYER = Numbers("10.3", {"kernels": (16, 4, 6, 12, 20, 24), "size": (8, 6, 7, 9, 10)})
+_LAYER = OwnNumbers("10.3", {"kernels": (16, 4, 6, 12, 20, 24), "size": (8, 6, 7, 9, 10)})
 
 
 def _counts() -> dict[str, Any]:

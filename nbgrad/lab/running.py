@@ -72,7 +72,7 @@ class Refused(Exception):
 
 
 def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function of the student's gives.
+    """Call a function of the student's, and return its result.
 
     Args:
         said: how a message names the call.
@@ -246,7 +246,7 @@ def undisturbed() -> Iterator[None]:
     cells before have set. A graph that records the cell does not see the check.
     """
     kept = (random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.get_default_dtype())
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    cuda = torch.cuda.get_rng_state_all() if _has_cuda() else []
     depth, streams = sys.getrecursionlimit(), (sys.stdout, sys.stderr)
     try:
         _seed()
@@ -268,5 +268,10 @@ def _seed() -> None:
     random.seed(_SEED)
     np.random.seed(_SEED)
     torch.default_generator.manual_seed(_SEED)
-    if torch.cuda.is_initialized():
+    if _has_cuda():
         torch.cuda.manual_seed_all(_SEED)
+
+
+def _has_cuda() -> bool:
+    """Whether a card is in use: to ask for its random numbers would start it."""
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]

@@ -25,7 +25,7 @@ FUNCTIONAL = [number for number, answers in RIGHT.items() if callable(answers[0]
 
 
 def state() -> tuple[Any, ...]:
-    """What a check has to leave as it was."""
+    """The state that a check has to leave as it was."""
     numbers = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
     return (*numbers, torch.get_default_dtype(), nbgrad.is_grad_enabled(), torch.is_grad_enabled(), sys.stdout,
             sys.getrecursionlimit(), sys.gettrace(), signal.getsignal(signal.SIGINT))  # fmt: skip

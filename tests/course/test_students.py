@@ -72,7 +72,7 @@ def test_a_name_gives_the_same_numbers_everywhere(monkeypatch: pytest.MonkeyPatc
 
 def test_a_lecturer_draws_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exercise, "_added", {})
-    side = lab.Numbers("20.1", {"side": (3, 4, 5)})
+    side = lab.OwnNumbers("20.1", {"side": (3, 4, 5)})
     judge = lab.NumbersJudge(lambda: side()["side"] ** 2)
     lab.add(lab.Exercise("20.1", "A square", "Give the area of a square of side {side}.", judge, numbers=side))
     assert lab.task("20.1") == "20.1 A square: Give the area of a square of side 3."

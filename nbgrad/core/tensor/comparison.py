@@ -66,7 +66,8 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
         if answer.is_meta or answer.is_nested:
             raise NoNumbers(f"a tensor {'of the device meta' if answer.is_meta else 'that is nested'} holds no numbers")
         answer = answer.dequantize() if answer.is_quantized else answer
-        return answer.detach().to_dense().resolve_conj().resolve_neg().cpu()
+        dense: torch.Tensor = answer.detach().to_dense()
+        return dense.resolve_conj().resolve_neg().cpu()
     if isinstance(answer, str):
         try:
             answer = ast.literal_eval(answer.strip())
