@@ -69,8 +69,9 @@ pages: $(READY) ## write every lesson as one HTML page that needs no kernel: bui
 	@$(STILL) $(PY) -m tools.pages $(BUILD)/pages/student $(LESSONS)
 	@$(STILL) $(PY) -m tools.pages --solutions $(BUILD)/pages/solutions $(LESSONS)
 
-kit: site ## write build/kit, all that computers without a network need, with the documents: docs/teaching.md
-	@$(STILL) $(PY) -m tools.kit $(BUILD)/kit --docs $(BUILD)/site
+kit: setup $(MORE)/.installed ## write build/kit, all that computers without a network need, with the documents: docs/teaching.md (SOLUTIONS=1 adds those of the lessons)
+	@$(STILL) $(MORE)/bin/python -m tools.site $(BUILD)/kit-site $(if $(SOLUTIONS),,--open) $(SITE_FLAGS)
+	@$(STILL) $(PY) -m tools.kit $(BUILD)/kit --docs $(BUILD)/kit-site $(if $(SOLUTIONS),--solutions)
 
 # If a stamp is younger than the two files that say what to install, there is nothing to do. compileall runs here because
 # pip would write the bytecode of 11,000 modules one by one, also of tests that never run. A template that is no Python

@@ -214,3 +214,21 @@ def test_a_kit_without_built_documents_says_so(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"has no index\.html: make site builds the documents"):
         main([str(tmp_path / "kit"), "--docs", str(tmp_path)])
     assert not (tmp_path / "kit").exists()
+
+
+def test_a_kit_has_no_solutions_unless_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    docs = tmp_path / "docs"
+    (docs / "lessons").mkdir(parents=True)
+    (docs / "index.html").write_text("the documents")
+    lesson = docs / "lessons" / "01_slope.html"
+    lesson.write_text("<span>### BEGIN SOLUTION</span>")
+    made: list[Path | None] = []
+    monkeypatch.setattr("tools.kit.make", lambda target, docs: made.append(docs))
+    arguments = [str(tmp_path / "kit"), "--docs", str(docs)]
+    with pytest.raises(SystemExit, match=r"has the solutions of the lessons: build it without them, .* --open"):
+        main(arguments)
+    assert not made
+    main([*arguments, "--solutions"])
+    lesson.write_text("<p>the lesson</p>")
+    main(arguments)
+    assert made == [docs, docs]

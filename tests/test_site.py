@@ -114,6 +114,19 @@ def test_every_link_of_a_staged_page_leads_to_a_staged_page(tmp_path: Path, monk
     assert not [name for name in names if f"/{name}\n" not in trees and f"<{name}>" not in trees]
 
 
+def test_a_site_for_students_has_no_solutions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "with_pictures", lambda text, name: text)
+    __main__.stage(tmp_path, runs=False, solved=False)
+    made = sorted((tmp_path / "lessons").glob("*.ipynb"))
+    assert [one.name for one in made] == [one.name for one in lessons.lessons()]
+    assert not [one.name for one in made if "SOLUTION" in one.read_text("utf-8")]
+    assert "with their solutions" not in (tmp_path / "lessons" / "index.md").read_text("utf-8")
+    for one in made:
+        for cell in nbformat.read(one, as_version=4).cells:
+            links = re.findall(r"\]\(([^)\s#]+)", cell.source) if cell.cell_type == "markdown" else []
+            assert not [link for link in links if ":" not in link and not (one.parent / link).exists()]
+
+
 def test_a_source_that_a_page_names_gets_a_page(tmp_path: Path) -> None:
     made = site(tmp_path)
     name = "nbgrad/core/ops/aliases.py"

@@ -97,7 +97,7 @@ def exercise_text(number: str) -> str:
     for step, hint in reversed(list(enumerate(exercise.hints, 1))):
         inner = f"\n\n{hints}" if hints else ""
         hints = f"<details><summary>Hint {step}</summary>\n\n{_escaped(hint)}{inner}\n\n</details>"
-    return f"### Exercise {number}: {exercise.title}\n\n{_escaped(exercise.task)}\n\n{hints}"
+    return f"### Exercise {number}: {exercise.title}\n\n{_escaped(exercise.text)}\n\n{hints}"
 
 
 def _escaped(text: str) -> str:

@@ -1,7 +1,9 @@
 """Put all that computers without a network need into one folder, to carry there on a stick.
 
     python -m tools.kit build/kit                     the packages, and the lessons as notebooks and as pages
-    python -m tools.kit build/kit --docs build/site   and the documents, as ``make site`` built them
+    python -m tools.kit build/kit --docs build/site   and the documents, as ``python -m tools.site --open`` built them
+
+A kit goes to students, so documents with the solutions of the lessons are refused, unless ``--solutions`` is given.
 
 It needs a network and nbgrad's environment. Run it on a computer with the same system and Python version as those that
 use the kit: which packages there are depends on both. For several kinds of computers, run it on one computer of each
@@ -75,6 +77,11 @@ def make(target: Path, docs: Path | None = None) -> None:
     replace_file(target / "README.txt", lambda file: file.write_text(readme, "utf-8"))
 
 
+def has_solutions(docs: Path) -> bool:
+    """Whether a site shows the solutions of the lessons."""
+    return any("BEGIN SOLUTION" in page.read_text("utf-8") for page in docs.glob("lessons/*.html"))
+
+
 def kind() -> str:
     """The kind of this computer, as far as packages differ by it: system, processor and version of Python.
 
@@ -94,9 +101,15 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.kit", description="Write the kit.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--docs", type=Path, help="the folder of the site, to be in the kit")
+    parser.add_argument("--solutions", action="store_true", help="the site may have the solutions of the lessons")
     given = parser.parse_args(arguments)
     if given.docs is not None and not (given.docs / "index.html").exists():
         raise SystemExit(f"{given.docs} has no index.html: make site builds the documents")
+    if given.docs is not None and not given.solutions and has_solutions(given.docs):
+        raise SystemExit(
+            f"{given.docs} has the solutions of the lessons: build it without them, with python -m tools.site "
+            f"{given.docs} --open, or put them into the kit with --solutions"
+        )
     given.folder.mkdir(parents=True, exist_ok=True)
     print(f"fetching what {kind()} needs (torch is large: this takes minutes)", flush=True)
     make(given.folder, given.docs)

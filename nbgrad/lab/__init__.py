@@ -16,5 +16,5 @@ from nbgrad.lab.checks import (
     require as require,
     task as task,
 )
-from nbgrad.lab.exercise import Exercise as Exercise, add as add
+from nbgrad.lab.exercise import Exercise as Exercise, OwnNumbers as OwnNumbers, add as add, student as student
 from nbgrad.lab.judges import NumbersJudge as NumbersJudge, ValuesJudge as ValuesJudge

@@ -7,8 +7,8 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from nbgrad.core.tensor.comparison import Deviation
-from nbgrad.lab.exercise import every, find
-from nbgrad.lab.judges import Endless, patience, raised
+from nbgrad.lab.exercise import Exercise, every, find
+from nbgrad.lab.running import Endless, Refused, patience, raised, undisturbed, unjudged
 
 _given: dict[str, int] = {}
 """How many hints were given, by the number of the exercise."""
@@ -70,16 +70,24 @@ def check(number: str | float, answer: Any) -> Outcome:
         KeyError: there is no such exercise.
     """
     exercise = find(number)
-    if reason := unanswered(answer):
-        return Outcome(exercise.number, right=False, kind="unanswered", reason=reason)
-    try:
-        with patience():
-            wrong: Deviation | None = exercise.judge(answer)
-    except Endless as error:
-        wrong = raised("the answer", error)
+    wrong = _judged(exercise, answer)
     if wrong is None:
         return Outcome(exercise.number, right=True)
     return Outcome(exercise.number, right=False, kind=wrong.kind, reason=str(wrong))
+
+
+def _judged(exercise: Exercise, answer: Any) -> Deviation | None:
+    """How an answer is wrong, whatever it is and does; None where it is right."""
+    try:
+        with undisturbed(), patience():
+            reason = unanswered(answer)
+            return Deviation("unanswered", reason) if reason else exercise.judge(answer)
+    except Refused as error:
+        return error.deviation
+    except Endless as error:
+        return raised("the answer", error)
+    except (Exception, SystemExit, GeneratorExit) as error:
+        return unjudged(error)
 
 
 def unanswered(answer: Any) -> str:
@@ -137,7 +145,7 @@ def task(number: str | float) -> str:
         KeyError: there is no such exercise.
     """
     exercise = find(number)
-    return f"{exercise.number} {exercise.title}: {exercise.task}"
+    return f"{exercise.number} {exercise.title}: {exercise.text}"
 
 
 def hint(number: str | float, step: int | None = None) -> str:

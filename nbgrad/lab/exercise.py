@@ -1,16 +1,65 @@
 """``Exercise``: a task, its hints and the judge of answers; and the list of all exercises."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from random import Random
 from typing import Any
 
 from nbgrad.core.suggestions import nearest
 from nbgrad.core.tensor.comparison import Deviation
 
+STUDENT = "NBGRAD_STUDENT"
+"""The environment variable that names the student. Who grades sets it, and it counts more than ``student``."""
+
 Judge = Callable[[Any], Deviation | None]
 """A function that judges an answer: it returns how it is wrong, or None if it is right."""
+
+
+_turn = {"student": ""}
+"""Whose answers are checked."""
+
+
+def student(name: str) -> str:
+    """Give the exercises whose answers are numbers other numbers for each student: all others are the same for all.
+
+    Args:
+        name: of the student, such as the one that the grader knows. Spaces around it and capitals do not count. "" is
+            for the numbers that the lessons show.
+
+    Returns:
+        Which exercises have numbers of their own; ``lab.task`` says them.
+    """
+    _turn["student"] = name
+    own = [one.number for one in every().values() if one.numbers is not None]
+    if not _name():
+        return "all exercises have the numbers of the lessons"
+    return f"{', '.join(own)} have numbers of your own: nbgrad.lab.task({own[0]!r}) says them"
+
+
+def _name() -> str:
+    return (os.environ.get(STUDENT) or _turn["student"]).strip().casefold()
+
+
+@dataclass(frozen=True)
+class OwnNumbers:
+    """The numbers of an exercise, drawn for each student by the name.
+
+    Attributes:
+        number: of the exercise.
+        choices: what each of them may be, by name. The first ones are those of the lesson.
+    """
+
+    number: str
+    choices: Mapping[str, Sequence[Any]]
+
+    def __call__(self) -> dict[str, Any]:
+        """Those of the student whose turn it is."""
+        name = _name()
+        draw = Random(f"{name} {self.number}")  # a text gives the same numbers in every version of Python
+        return {one: draw.choice(some) if name else some[0] for one, some in self.choices.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +69,10 @@ class Exercise:
     Attributes:
         number: the number of the lesson, a point, and the number of the exercise in the lesson, as "4.2".
         title: a few words.
-        task: what to do, and in which form the answer is expected.
+        task: what to do, and in which form the answer is expected. Names in braces stand for ``numbers``.
         judge: takes an answer, and gives how it is wrong; None where it is right.
         hints: one sentence each, from a nudge to nearly the answer, but never the answer.
+        numbers: those in the task that each student has of their own; None if all have the same.
 
     Raises:
         ValueError: the number is not two whole numbers with a point between.
@@ -33,6 +83,7 @@ class Exercise:
     task: str
     judge: Judge
     hints: tuple[str, ...] = ()
+    numbers: OwnNumbers | None = None
 
     def __post_init__(self) -> None:
         lesson, _, place = self.number.partition(".")
@@ -41,6 +92,11 @@ class Exercise:
                 f"{self.number!r}: the number of an exercise is the number of its lesson, a point, and a number in "
                 "this lesson, as '4.2'"
             )
+
+    @property
+    def text(self) -> str:
+        """The task with its numbers."""
+        return self.task if self.numbers is None else self.task.format(**self.numbers())
 
 
 _added: dict[str, Exercise] = {}

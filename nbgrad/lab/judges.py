@@ -1,53 +1,16 @@
 """Judges of answers: of numbers, of named values, of a function, of a graph."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from sys import gettrace, settrace
-from textwrap import shorten
-from time import monotonic
-from types import FrameType
 from typing import Any
-from warnings import catch_warnings
 
-from nbgrad.core.engine.call_site import NOT_THE_USERS
+import torch
+
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.tensor.comparison import ATOL, RTOL, Deviation, difference, numbers_of
-from nbgrad.core.tensor.tensor import Tensor
-
-PATIENCE = 20.0
-"""Seconds after which code of an answer that still runs is stopped."""
-
-
-class Endless(Exception):
-    """Code of an answer has not ended."""
-
-
-@contextmanager
-def patience() -> Iterator[None]:
-    """Raise ``Endless`` in code of a notebook that runs longer than ``PATIENCE``; not where a debugger traces."""
-    until = monotonic() + PATIENCE
-
-    def seen(frame: FrameType, event: str, _: Any) -> Any:
-        if event == "call" and frame.f_code.co_filename.startswith(NOT_THE_USERS):
-            return None
-        if monotonic() > until:
-            raise Endless(
-                f"it was stopped after {PATIENCE:g} seconds. Does the condition of a loop change? A function such as "
-                "sum gives a new tensor, and leaves the old one as it is"
-            )
-        return seen
-
-    before = gettrace()
-    if before is not None:
-        yield
-        return
-    settrace(seen)
-    try:
-        yield
-    finally:
-        settrace(None)
+from nbgrad.core.tensor.comparison import ATOL, RTOL, Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.lab.running import Refused, attempt
 
 
 @dataclass(frozen=True)
@@ -75,6 +38,7 @@ class ValuesJudge:
     Attributes:
         right: computes the right values, by name; it is called when an answer is checked.
         what: the word for one of the values in messages, as "gradient".
+        rtol: the allowed relative difference of each; 0 for values that are counted.
     """
 
     right: Callable[[], Mapping[str, Any]]
@@ -87,7 +51,7 @@ class ValuesJudge:
         given = named(answer, names, self.what)
         if isinstance(given, Deviation):
             return given
-        wrong = {name: found for name in names if (found := difference(given[name], right[name], rtol=self.rtol))}
+        wrong = {name: found for name in names if (found := self._of(given[name], right[name]))}
         if not wrong:
             return None
         whole = self._whole(given, right) if len(wrong) > 1 else None
@@ -97,13 +61,18 @@ class ValuesJudge:
         more = "" if len(wrong) == 1 else f" ({len(wrong)} of {len(names)} are wrong)"
         return Deviation(found.kind, f"the {self.what} of {name}: {found}{more}")
 
+    def _of(self, given: Any, right: Any) -> Deviation | None:
+        found = difference(given, right, rtol=self.rtol)
+        if found is not None and found.kind == "rounding" and not self.rtol:
+            return Deviation("numbers", "it is close, and it has to be exact")
+        return found
+
     def _whole(self, given: Mapping[str, Any], right: Mapping[str, Any]) -> Deviation | None:
         """The fault that all values share: the sign, a factor, their order. None if they share none."""
-        try:
-            values = [[float(numbers_of(one[name])) for name in right] for one in (given, right)]
-        except (TypeError, ValueError, RuntimeError):
+        values = [number_of(given[name]) for name in right]
+        if None in values:
             return None
-        found = difference(values[0], values[1], rtol=self.rtol)
+        found = difference(values, [number_of(one) for one in right.values()], rtol=self.rtol)
         return found if found is not None and found.kind in ("sign", "factor", "order", "zero", "offset") else None
 
 
@@ -166,22 +135,25 @@ class FunctionJudge:
     rtol: float = RTOL
 
     def __call__(self, answer: Any) -> Deviation | None:
-        if not callable(answer):
-            return _no_function(self.form)
+        needs_function(answer, self.form)
         for case in self.cases():
-            try:
-                with catch_warnings(action="ignore"):  # such as one about shapes: the reason says more
-                    got = answer(*case.arguments)
-            except Exception as error:  # whatever the student's function raises is the answer's fault
-                return raised(case.said, error)
+            got = attempt(case.said, answer, *map(fresh, case.arguments))
             if got is None:
                 return Deviation("type", f"{case.said} gives None: the function has to end with return")
-            found = difference(got, case.right, rtol=self.rtol, atol=ATOL)
-            if found is not None:
-                if not self._only_the_shape(found, got, case):
-                    found = self.explain(got, case) or found
-                return Deviation(found.kind, f"{case.said}: {found}")
+            if (found := self.of(case, got)) is not None:
+                return found
         return None
+
+    def of(self, case: Case, got: Any) -> Deviation | None:
+        """How the result of one call is wrong; None if it is right."""
+        found = difference(got, case.right, rtol=self.rtol, atol=ATOL)
+        if found is None:
+            return None
+        if found.kind != "type" and not self._only_the_shape(found, got, case):
+            found = self.explain(got, case) or computed(found)
+        value = number_of(got) if found.kind not in ("type", "dtype", "shape") else None
+        gave = "" if value is None else f" gives {value:.4g}" if truth_of(got) is None else f" gives {bool(value)}"
+        return Deviation(found.kind, f"{case.said}{gave}: {found}")
 
     def _only_the_shape(self, found: Deviation, got: Any, case: Case) -> bool:
         """Whether the numbers are right, and nothing but their shape is wrong: then there is no more to say of them."""
@@ -191,8 +163,34 @@ class FunctionJudge:
         return given.numel() == right.numel() and difference(given.reshape(right.shape), right, rtol=self.rtol) is None
 
 
-def _no_function(form: str) -> Deviation:
-    return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
+def needs_function(answer: Any, form: str) -> None:
+    """Refuse an answer that is no function.
+
+    Args:
+        answer: of the student.
+        form: how the function is written, as "cut(t)".
+
+    Raises:
+        Refused: it cannot be called.
+    """
+    if not callable(answer):
+        text = f"a function is expected, {form}: give it without parentheses behind its name"
+        raise Refused(Deviation("type", text))
+
+
+def fresh(argument: Any) -> Any:
+    """A copy of an argument for the student's function, which may change it in place."""
+    if isinstance(argument, Tensor):
+        return tensor(argument.data.clone(), requires_grad=argument.requires_grad)
+    return list(map(fresh, argument)) if isinstance(argument, list) else argument
+
+
+def computed(found: Deviation) -> Deviation:
+    """The explanation of numbers that a function has computed: such numbers have all digits."""
+    if found.kind != "rounding":
+        return found
+    text = "it is nearly right, but off by up to 2 %: is there a small number that is left out, or in another place?"
+    return Deviation("rounding", text)
 
 
 @dataclass(frozen=True)
@@ -212,32 +210,26 @@ class GradientsJudge:
     explain: Callable[[str, Mapping[str, Any], Mapping[str, Any], tuple[Tensor, ...]], Deviation | None]
 
     def __call__(self, answer: Any) -> Deviation | None:
-        if not callable(answer):
-            return _no_function(self.form)
+        needs_function(answer, self.form)
         arguments, right = self.case()
-        try:
-            given = answer(*arguments)
-        except Exception as error:  # whatever the student's function raises is the answer's fault
-            return raised(self.form, error)
+        given = attempt(self.form, answer, *map(fresh, arguments))
         if not isinstance(given, Mapping):
             return Deviation("type", f"{self.form} has to give a dict with the names {', '.join(right)}")
-        if all(one is ... for one in given.values()):
+        if given and all(one is ... for one in given.values()):
             return Deviation("unanswered", "write the gradients where the ... are")
         for name in right:
             if name not in given or given[name] is ...:
                 return Deviation("type", f"the gradient of {name} is missing")
             if (found := difference(given[name], right[name])) is not None:
-                told = self.explain(name, given, right, arguments) or found
+                told = None if found.kind == "type" else self.explain(name, given, right, arguments)
+                told = told or computed(found)
                 return Deviation(told.kind, f"the gradient of {name}: {told}")
         return None
 
 
 def is_near(got: Any, other: Any) -> bool:
     """Whether an answer holds these numbers, in the same shape."""
-    try:
-        return difference(got, other) is None
-    except (TypeError, RuntimeError):
-        return False
+    return difference(got, other) is None
 
 
 def slip(got: Any, slips: Iterable[tuple[Any, str, str]]) -> Deviation | None:
@@ -263,21 +255,18 @@ def slope_of(value: Tensor, x: Tensor) -> Tensor:
 
 
 def number_of(got: Any) -> float | None:
-    """The number that an answer is; None where it is no single number."""
+    """The number that an answer is; None where it is no single real number."""
     try:
-        return float(numbers_of(got))
-    except (TypeError, RuntimeError, ValueError):
+        found = numbers_of(got)
+    except NoNumbers:
         return None
+    return float(found) if found.numel() == 1 and not found.is_complex() else None
 
 
-def raised(said: str, error: Exception) -> Deviation:
-    """The explanation for a student's function that raised an error.
-
-    Args:
-        said: how the message names the call.
-        error: what it raised.
-    """
-    if isinstance(error, Endless):
-        return Deviation("raised", f"{said} does not end: {error}")
-    line = shorten(str(error).strip().partition("\n")[0], 400, placeholder=" …")
-    return Deviation("raised", f"{said} raised {type(error).__name__}: {line}")
+def truth_of(got: Any) -> bool | None:
+    """The True or False that an answer is, one of Python's, NumPy's, torch's or nbgrad's; None where it is neither."""
+    try:
+        found = numbers_of(got)
+    except NoNumbers:
+        return None
+    return bool(found) if found.numel() == 1 and found.dtype is torch.bool else None

@@ -10,7 +10,8 @@ from nbgrad.core.ops import exp, tanh
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, in_order, is_near, raised, slip
+from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, in_order, is_near, needs_function, slip
+from nbgrad.lab.running import attempt
 
 AT = 2.0
 """The value of ``t`` in exercise 1."""
@@ -93,14 +94,10 @@ def _rules(answer: Any) -> Deviation | None:
 
 
 def _cuts(answer: Any) -> Deviation | None:
-    if not callable(answer):
-        return Deviation("type", "a function is expected, cut(t): give it without parentheses behind its name")
+    needs_function(answer, "cut(t)")
     for at in (2.0, -0.5):
         t = _number(at)
-        try:
-            loss = answer(t)
-        except Exception as error:  # whatever the student's function raises is the answer's fault
-            return raised("cut(t)", error)
+        loss = attempt("cut(t)", answer, t)
         if not isinstance(loss, Tensor):
             return Deviation("type", "cut(t) has to give a tensor: does it end with return?")
         if (found := difference(loss, _value(at))) is not None:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbgrad.core.functional.grad import grad
-from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
-from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.suggestions import kind_of
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
+from nbgrad.core.tensor.tensor import tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import raised
+from nbgrad.lab.judges import is_near, needs_function, truth_of
+from nbgrad.lab.running import attempt
 
 # 3.1: the ops of Value. What they give, and what their rules give, is compared with nbgrad's own.
 
@@ -27,11 +29,8 @@ def _values(answer: Any) -> Deviation | None:
     if not isinstance(answer, type):
         return Deviation("type", "the class is expected: Value, without parentheses behind it")
     for text, op, at in _OPS:
-        try:
-            inputs = [answer(one) for one in at]
-            result = op(*inputs)
-        except Exception as error:  # whatever the student's class raises is the answer's fault
-            return raised(text, error)
+        inputs = [attempt(f"{answer.__name__}({one:g})", answer, one) for one in at]
+        result = attempt(text, op, *inputs)
         if (found := _of_op(answer, inputs, result)) is not None or (found := _of_rule(result, op, at)) is not None:
             return Deviation(found.kind, f"{text}: {found}")
     return None
@@ -42,7 +41,10 @@ def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
     if not isinstance(result, cls):
         what = "None: the method has to end with return" if result is None else f"a {type(result).__name__}"
         return Deviation("type", f"it gives {what}, where a {cls.__name__} is expected")
-    parents = list(getattr(result, "parents", ()))
+    parents = getattr(result, "parents", ())
+    if not isinstance(parents, tuple | list):
+        comma = ". A tuple of one value has a comma, (self,): without it, (self) is self" if len(inputs) == 1 else ""
+        return Deviation("type", f"its parents are {kind_of(parents)}, and no tuple{comma}")
     if len(parents) != len(inputs) or any(one is not other for one, other in zip(parents, inputs, strict=True)):
         return Deviation("shape", f"its parents have to be the {len(inputs)} inputs, in their order")
     return None if callable(getattr(result, "rule", None)) else Deviation("type", "it has no rule")
@@ -51,28 +53,18 @@ def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
 def _of_rule(result: Any, op: Callable[..., Any], at: Sequence[float]) -> Deviation | None:
     leaves = [tensor(one, requires_grad=True) for one in at]
     value = op(*leaves)
-    if (found := difference(result.data, value)) is not None:
+    if (found := difference(getattr(result, "data", None), value)) is not None:
         return Deviation(found.kind, f"the data: {found}")
-    try:
-        given = result.rule(_INCOMING)
-    except Exception as error:  # as above
-        return raised("its rule", error)
+    given = attempt("its rule", result.rule, _INCOMING)
     right = [float(numbers_of(one)) * _INCOMING for one in grad(value, leaves)]
     if not isinstance(given, tuple | list) or len(given) != len(right):
         return Deviation("shape", f"its rule has to give {len(right)} gradient{'s' * (len(right) > 1)}, as a tuple")
-    if _same(given, [one / _INCOMING for one in right]):
+    if is_near(given, [one / _INCOMING for one in right]):
         return Deviation("factor", "its rule forgets the incoming gradient g: it gives the local slope alone")
-    if len(right) == 2 and right[0] != right[1] and _same(given, right[::-1]):
+    if len(right) == 2 and right[0] != right[1] and is_near(given, right[::-1]):
         return Deviation("order", "the two gradients of its rule have changed places")
     found = difference(list(given), right)
     return None if found is None else Deviation(found.kind, f"what its rule gives: {found}")
-
-
-def _same(given: Any, right: Any) -> bool:
-    try:
-        return difference(list(given), right) is None
-    except (NoNumbers, TypeError, RuntimeError):
-        return False
 
 
 # 3.2: a topological order.
@@ -113,18 +105,14 @@ def _graphs() -> list[tuple[str, list[Node]]]:
 
 
 def _orders(answer: Any) -> Deviation | None:
-    if not callable(answer):
-        return Deviation("type", "a function is expected, topological(root): give it without parentheses")
+    needs_function(answer, "topological(root)")
     for text, nodes in _graphs():
         root, needed = nodes[-1], _above(nodes[-1])
-        try:
-            given = answer(root)
-        except Exception as error:  # whatever the student's function raises is the answer's fault
-            return raised(text, error)
+        given = attempt(f"topological for {text}", answer, root)
         if not isinstance(given, list | tuple):
             return Deviation("type", "a list of values is expected: does the function end with return?")
         if (found := _of_order(list(given), needed)) is not None:
-            return Deviation(found.kind, f"{text}: {found}")
+            return Deviation(found.kind, f"topological for {text}: {found}")
     return None
 
 
@@ -133,6 +121,13 @@ def _above(root: Node) -> set[Node]:
 
 
 def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
+    if strange := [one for one in given if not isinstance(one, Node)]:
+        one = strange[0]
+        what = "a name" if isinstance(one, str) else "None" if one is None else f"a value of type {kind_of(one)}"
+        return Deviation("type", f"{what} is in the list: give the values themselves, root and its parents")
+    if strangers := [one for one in given if one not in needed]:
+        return Deviation("element", f"{strangers[0]} is in the list, and root does not depend on it: is the list empty "
+                         "at the beginning of each call?")  # fmt: skip
     if len(set(map(id, given))) < len(given):
         twice = next(one for at, one in enumerate(given) if one in given[:at])
         return Deviation("element", f"{twice} is in the list more than once: remember which values were visited")
@@ -151,6 +146,9 @@ def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
 
 # 3.3: a random check.
 
+_TRIES = 12
+"""How often each claim is judged: a function that looks at too few points is right only sometimes."""
+
 _CLAIMS: tuple[tuple[str, Callable[[float], float], Callable[[float], float], bool], ...] = (
     ("x * x with 2 * x", lambda x: x * x, lambda x: 2 * x, True),
     ("tanh(x) with 1 - tanh(x) ** 2", math.tanh, lambda x: 1 - math.tanh(x) ** 2, True),
@@ -161,32 +159,28 @@ _CLAIMS: tuple[tuple[str, Callable[[float], float], Callable[[float], float], bo
     ("tanh(x) with 1 - tanh(x)", math.tanh, lambda x: 1 - math.tanh(x), False),
     ("sin(x) with 1.02 * cos(x)", math.sin, lambda x: 1.02 * math.cos(x), False),
     ("abs(x) with 1", abs, lambda _: 1.0, False),
+    ("x * abs(x) with 2 * x", lambda x: x * abs(x), lambda x: 2 * x, False),
     ("max(x, 0) with 0", lambda x: max(x, 0.0), lambda _: 0.0, False),
 )
 
 
 def _checker(answer: Any) -> Deviation | None:
-    if not callable(answer):
-        return Deviation("type", "a function is expected, is_right(function, slope): give it without parentheses")
+    needs_function(answer, "is_right(function, slope)")
     for text, function, slope, right in _CLAIMS:
-        try:
-            said = answer(function, slope)
-        except Exception as error:  # whatever the student's function raises is the answer's fault
-            return raised(f"is_right for {text}", error)
-        if isinstance(said, Tensor):
-            said = said.item()
-        if not isinstance(said, bool):
+        verdicts = [truth_of(attempt(f"is_right for {text}", answer, function, slope)) for _ in range(_TRIES)]
+        if None in verdicts:
             return Deviation("type", "True or False is expected: does the function end with return?")
-        if said is right:
+        if all(said is right for said in verdicts):
             continue
         if right:
-            return Deviation("rounding", f"it refuses {text}, which is right: a nudged slope never agrees with a "
-                f"formula in the "
-                             "last digits. Allow an error in proportion to the slope")  # fmt: skip
-        if text.startswith(("abs", "max")):
-            return Deviation("element", f"it accepts {text}, which is wrong for half of all x: draw random points "
-                f"of both "
-                             "signs, and several of them")  # fmt: skip
+            text = f"it refuses {text}, which is right. Does it allow a small error, in proportion to the slope? A "
+            return Deviation("rounding", f"{text}nudged slope never agrees with a formula in the last digits")
+        if 0 < (many := sum(map(bool, verdicts))) < _TRIES:
+            text = f"it accepts {text}, which is wrong, in {many} of {_TRIES} calls: a wrong slope may agree at some x"
+            return Deviation("element", f"{text}. Draw 20 random points, and refuse it if one of them disagrees")
+        if text.startswith(("abs", "max", "x * abs")):
+            text = f"it accepts {text}, which is wrong for half of all x: draw random points of both signs"
+            return Deviation("element", f"{text}, and several of them")
         if "1.02" in text:
             return Deviation("rounding", f"it accepts {text}, which is 2 % off: an error by nudging is much smaller")
         return Deviation("numbers", f"it accepts {text}, which is wrong")

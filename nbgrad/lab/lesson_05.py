@@ -8,8 +8,9 @@ import torch
 
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
-from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import raised
+from nbgrad.lab.exercise import Exercise, OwnNumbers
+from nbgrad.lab.judges import is_near, needs_function
+from nbgrad.lab.running import attempt
 from nbgrad.nn.functional import cross_entropy
 from nbgrad.nn.linear import Linear
 from nbgrad.nn.module.module import Module
@@ -17,26 +18,25 @@ from nbgrad.optim import SGD
 
 # 5.1: without zero_grad.
 
-START, SLOPE, RATE, STEPS = 10.0, 3.0, 0.1, 4
-"""A parameter, the slope of its loss, which is the same everywhere, the rate, and how many steps are made."""
+STEPS = 4
+_LINE = OwnNumbers(
+    "5.1", {"start": (10.0, 6.0, 8.0, 12.0, 20.0), "slope": (3.0, 2.0, 4.0, 5.0, -2.0), "rate": (0.1, 0.05, 0.2)}
+)
+"""A parameter, the slope of its loss, which is the same everywhere, and the rate."""
 
 
 def _walk(*, clears: bool) -> list[float]:
-    w = tensor(START, dtype=torch.float64, requires_grad=True)
-    optimizer = SGD([w], lr=RATE)
+    line = _LINE()
+    w = tensor(line["start"], dtype=torch.float64, requires_grad=True)
+    optimizer = SGD([w], lr=line["rate"])
     places = []
     for _ in range(STEPS):
         if clears:
             optimizer.zero_grad()
-        (w * SLOPE).backward()
+        (w * line["slope"]).backward()
         optimizer.step()
         places.append(float(numbers_of(w)))
     return places
-
-
-def _gone(steps: list[float]) -> list[float]:
-    """The values of w after steps of these lengths."""
-    return [START - one for one in accumulate(steps)]
 
 
 def _walks(answer: Any) -> Deviation | None:
@@ -44,29 +44,31 @@ def _walks(answer: Any) -> Deviation | None:
     found = difference(answer, right)
     if found is None:
         return None
-    try:
-        given = numbers_of(answer)
-    except TypeError:
-        return found
+    start, slope, rate = _LINE().values()
+
+    def gone(steps: list[float]) -> list[float]:
+        """The values of w after steps of these lengths."""
+        return [start - one for one in accumulate(steps)]
+
     for wrong, kind, text in (
         (_walk(clears=True), "numbers", "these are the values with zero_grad: without it each step uses the sum of all "
          "gradients so far"),
-        ([2 * START - one for one in right], "sign", "w goes up: a step goes against the gradient"),
-        ([START, *right[:-1]], "shifted", "the list begins with the value before the first step: give those after "
+        ([2 * start - one for one in right], "sign", "w goes along the gradient: a step goes against it"),
+        ([start, *right[:-1]], "shifted", "the list begins with the value before the first step: give those after "
             "each"),
-        ([START - one for one in right], "offset", "these are the distances from the beginning: give the values of w"),
-        ([before - after for before, after in zip([START, *right], right, strict=False)], "offset",
+        ([start - one for one in right], "offset", "these are the distances from the beginning: give the values of w"),
+        ([before - after for before, after in zip([start, *right], right, strict=False)], "offset",
          "these are the lengths of the steps: give the values of w after them"),
-        ([SLOPE * step for step in range(1, STEPS + 1)], "offset",
+        ([slope * step for step in range(1, STEPS + 1)], "offset",
          "that is what is in w.grad after each backward: give the values of w after each step"),
-        (_gone([RATE * SLOPE * 2**step for step in range(STEPS)]), "numbers",
+        (gone([rate * slope * 2**step for step in range(STEPS)]), "numbers",
          "the gradient is doubled in each step: it is the same slope that is added to w.grad each time"),
-        (_gone([SLOPE * step for step in range(1, STEPS + 1)]), "factor",
+        (gone([slope * step for step in range(1, STEPS + 1)]), "factor",
          "the learning rate is missing: a step is lr times what is in w.grad"),
-        (_gone([SLOPE] * STEPS), "factor",
+        (gone([slope] * STEPS), "factor",
          "the learning rate is missing: a step is lr times what is in w.grad, and without zero_grad that grows"),
     ):  # fmt: skip
-        if given.shape == (STEPS,) and difference(given, wrong) is None:
+        if is_near(answer, wrong):
             return Deviation(kind, text)
     return found
 
@@ -85,14 +87,6 @@ def _network() -> Module:
 def _data(count: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(55)
     return tensor(torch.randn((count, 6), generator=generator)), tensor(torch.randint(3, (count,), generator=generator))
-
-
-def _raised(call: Callable[[], Any], said: str) -> Deviation | None:
-    try:
-        call()
-    except Exception as error:  # whatever the student's function raises is the answer's fault
-        return raised(said, error)
-    return None
 
 
 # 5.2: accumulate on purpose.
@@ -125,14 +119,12 @@ class _Watched(Module):
 
 
 def _accumulates(answer: Any) -> Deviation | None:
-    if not callable(answer):
-        return Deviation("type", "a function is expected, accumulate(model, images, labels, chunks)")
+    needs_function(answer, "accumulate(model, images, labels, chunks)")
     images, labels = _data(_COUNT)
     net = _network()
     watched = _Watched(net)
     said = f"accumulate(model, images, labels, {_CHUNKS})"
-    if (found := _raised(lambda: answer(watched, images, labels, _CHUNKS), said)) is not None:
-        return found
+    attempt(said, answer, watched, images, labels, _CHUNKS)
     if not watched.seen:
         return Deviation("zero", f"{said} never calls the model")
     size = _COUNT // _CHUNKS
@@ -224,19 +216,15 @@ _WRONG = (
 
 
 def _repaired(answer: Any) -> Deviation | None:
-    if not callable(answer):
-        return Deviation("type", "a function is expected, train_step(model, optimizer, images, labels)")
+    said = "train_step(model, optimizer, images, labels)"
+    needs_function(answer, said)
     net = _network()
     optimizer = SGD(net.parameters(), lr=0.5)
     images, labels = _data(_COUNT)
-    said = "train_step(model, optimizer, images, labels)"
     losses = []
     for _ in range(3):
         before = _loss(net, images, labels)
-        if (found := _raised(lambda: losses.append(answer(net, optimizer, images, labels)), said)) is not None:
-            early = "UnboundLocalError" in found.text
-            text = f"{found}. A line uses this name before another line sets it" if early else found.text
-            return Deviation(found.kind, text)
+        losses.append(attempt(said, answer, net, optimizer, images, labels))
         if losses[-1] is None:
             return Deviation("type", f"{said} gives None: it has to return the loss")
         if (found := difference(losses[-1], before)) is not None and len(losses) == 1:
@@ -263,7 +251,7 @@ EXERCISES = (
     Exercise(
         "5.1",
         "A loop without zero_grad",
-        f"A parameter w begins at {START:g}; its loss is {SLOPE:g} * w, and SGD has lr={RATE:g}. Somebody forgot "
+        "A parameter w begins at {start:g}; its loss is {slope:g} * w, and SGD has lr={rate:g}. Somebody forgot "
         f"zero_grad. Give the values of w after each of the first {STEPS} steps: a list.",
         _walks,
         (
@@ -271,6 +259,7 @@ EXERCISES = (
             "Each step moves w by lr times w.grad, and w.grad grows from step to step.",
             "The steps are 1, 2, 3, 4 times as long as the first one.",
         ),
+        _LINE,
     ),
     Exercise(
         "5.2",

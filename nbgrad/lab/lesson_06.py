@@ -10,11 +10,12 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
-from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, is_near, number_of
+from nbgrad.lab.running import attempt
 from nbgrad.nn.functional import cross_entropy
 
-CLASSES = 10
+_CLASSES = OwnNumbers("6.3", {"classes": (10, 4, 5, 8, 20, 26, 50, 100)})
 
 
 def _batch(count: int, size: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -128,7 +129,8 @@ def _stable(answer: Any) -> Deviation | None:
         return found
     scores, labels = _batch(5, 2.0)
     with AutogradGraph() as graph:
-        kept = [answer(tensor(scores, requires_grad=True), tensor(labels))]
+        form = "stable_loss(scores, labels)"
+        kept = [attempt(form, answer, tensor(scores, requires_grad=True), tensor(labels))]
     names = {record.op.name for record in graph.records if record.op is not None}
     kept.clear()  # the graph lives as long as its result
     if ready := names & _READY:
@@ -145,7 +147,7 @@ _READY = {"cross_entropy", "nll_loss", "log_softmax"}
 
 def _floor() -> float:
     """The smallest cross entropy where the scores are probabilities already: a 1 at the right class."""
-    best = torch.eye(CLASSES, dtype=torch.float64)[:1]
+    best = torch.eye(_CLASSES()["classes"], dtype=torch.float64)[:1]
     return float(numbers_of(cross_entropy(tensor(best), tensor(torch.tensor([0])))))
 
 
@@ -153,11 +155,12 @@ def _floors(answer: Any) -> Deviation | None:
     value, right = number_of(answer), _floor()
     if value is None:
         return difference(answer, right)
-    guess = float(torch.tensor(float(CLASSES)).log())
+    classes = _CLASSES()["classes"]
+    others = f"of the second softmax: there are {classes - 1} others"
     for wrong, kind, text in (
         (0.0, "zero", "scores without a limit can reach this loss: here the scores are probabilities, at most 1"),
         (
-            guess,
+            log(classes),
             "numbers",
             "that is the loss of a guess, where all scores are equal: here the network is sure and right",
         ),
@@ -168,8 +171,8 @@ def _floors(answer: Any) -> Deviation | None:
             "factor",
             "that is the logarithm to the base 10: log in math and in nbgrad is the natural one, to the base e",
         ),
-        (log((e + 1) / e), "numbers", "one of the other classes is in the sum of the second softmax: there are nine"),
-        (log((e + CLASSES) / e), "numbers", "ten other classes are in the sum of the second softmax: there are nine"),
+        (log((e + 1) / e), "numbers", f"one of the other classes is in the sum {others}"),
+        (log((e + classes) / e), "numbers", f"{classes} other classes are in the sum {others}"),
         (e**-right, "numbers", "that is the probability after the second softmax: take minus its logarithm"),
     ):
         if abs(value - wrong) < 2e-3:
@@ -211,13 +214,14 @@ EXERCISES = (
         "6.3",
         "Softmax twice",
         "A network ends with a softmax, and is trained with cross_entropy, which has one inside. Suppose it is "
-        "perfect: "
-        f"its softmax gives 1 for the right one of {CLASSES} classes and 0 for the others. Give the loss.",
+        "perfect: its softmax gives 1 for the right one of {classes} classes and 0 for the others. Give the loss.",
         _floors,
         (
-            "The second softmax gets a 1 and nine zeros as its scores.",
-            "exp(1) / (exp(1) + 9 * exp(0)) is the probability of the right class after it.",
+            "The second softmax gets a 1 as the score of the right class, and a 0 for each other class.",
+            "exp(1), divided by the sum of exp(1) and of exp(0) for each other class, is the probability of the right "
+            "class after it.",
             "The loss is minus the logarithm of that.",
         ),
+        _CLASSES,
     ),
 )

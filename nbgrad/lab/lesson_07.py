@@ -59,6 +59,7 @@ def _norms() -> list[Case]:
     for rows, columns in ((4, 1), (8, 3)):
         generator = torch.Generator().manual_seed(72)
         x, g, gamma = _random(generator, rows, columns), _random(generator, rows, columns), _random(generator, columns)
+        x.data[:, 2:] *= 5e-3  # a column with so small a variance that eps counts
         y = _normalized(x) * gamma
         (right,) = grad(y, [x], g.detach())
         arguments = tuple(tensor(one.data.clone()) for one in (g, x, gamma))
@@ -77,6 +78,8 @@ def _about_norm(got: Any, case: Case) -> Deviation | None:
     normal = (x - x.mean(0)) / deviation
     unbiased = (x.var(0, unbiased=True) + _EPS).sqrt()
     slips = (
+        (_eps_elsewhere(d, x, 0.0), "numbers", "1e-5 is missing under the root: a variance may be as small as that"),
+        (_eps_elsewhere(d, x, _EPS), "numbers", "1e-5 belongs under the root: it is added to the variance"),
         (d / deviation, "numbers", "that would be right if mean and deviation were constants: both depend on x, which "
          "gives two more terms"),
         ((d - d.mean(0)) / deviation, "numbers", "the path through the deviation is missing: the term with the "
@@ -96,10 +99,17 @@ def _about_norm(got: Any, case: Case) -> Deviation | None:
     return slip(got, slips)
 
 
+def _eps_elsewhere(d: torch.Tensor, x: torch.Tensor, eps: float) -> torch.Tensor:
+    """The gradient of x with ``eps`` added to the deviation instead of the variance."""
+    deviation = x.var(0, unbiased=False).sqrt() + eps
+    normal = (x - x.mean(0)) / deviation
+    return (d - d.mean(0) - normal * (d * normal).mean(0)) / deviation
+
+
 def _evaluations() -> list[Case]:
     generator = torch.Generator().manual_seed(73)
     g, x, gamma = _random(generator, 5, 3), _random(generator, 5, 3), _random(generator, 3)
-    mean, var = _random(generator, 3), (_random(generator, 3) ** 2).detach()
+    mean, var = _random(generator, 3), tensor([2.5, 0.3, 1e-5], dtype=torch.float64)  # the last one shows eps
     y = (x - mean.detach()) / (var + _EPS).sqrt() * gamma
     (right,) = grad(y, [x], g.detach())
     arguments = tuple(tensor(one.data.clone()) for one in (g, x, gamma, mean, var))
@@ -111,6 +121,8 @@ def _about_evaluation(got: Any, case: Case) -> Deviation | None:
     slips = (
         (_training(g, x, gamma), "numbers", "that is the backward of a training: in eval mode mean and var are "
             "constants"),
+        (g * gamma / var.sqrt(), "numbers", "1e-5 is missing under the root: a variance may be as small as that"),
+        (g * gamma / (var.sqrt() + _EPS), "numbers", "1e-5 belongs under the root: it is added to the variance"),
         (g * gamma / (var + _EPS), "factor", "it divides by the variance: the deviation is its square root"),
         (g / (var + _EPS).sqrt(), "factor", "gamma is missing"),
         (g * gamma, "factor", "the division by the deviation is missing"),

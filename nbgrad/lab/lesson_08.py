@@ -3,16 +3,17 @@
 import math
 from collections.abc import Callable
 from typing import Any
-from warnings import catch_warnings
 
 import torch
 
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.ops import relu, sigmoid, tanh
+from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.comparison import Deviation, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, number_of, raised
+from nbgrad.lab.judges import Case, FunctionJudge, needs_function, number_of
+from nbgrad.lab.running import Refused, attempt
 from nbgrad.nn.functional import cross_entropy
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.modules.module import register_module_forward_hook
@@ -39,7 +40,7 @@ def _about_left(got: Any, case: Case) -> Deviation | None:
     if layers > 1 and math.isclose(value, slope, rel_tol=1e-3):
         return Deviation("numbers", "it is what one sigmoid leaves: it has to depend on the number of layers")
     if layers == 1 and value == 1:
-        return Deviation("shifted", "it is the share after one layer fewer: the first layer multiplies, too")
+        return Deviation("shifted", "one sigmoid does not leave the whole gradient: it multiplies by its slope, too")
     for wrong, kind, text in (
         (0.5**layers, "numbers", "it takes the value of a sigmoid at 0: the gradient is multiplied by its slope there"),
         (1 / case.right, "factor", "it grows with the number of layers: less is left after each of them"),
@@ -68,13 +69,11 @@ def _in_a_row(layers: int) -> float:
 
 def _kept(answer: Any) -> Deviation | None:
     # Twelve layers leave less than the tolerance that suits other exercises: here the logarithms are compared.
-    if not callable(answer):
-        return FunctionJudge(_lefts, "kept(layers)")(answer)
+    judge = FunctionJudge(_lefts, "kept(layers)", _about_left)
+    if (found := judge(answer)) is not None:
+        return found
     for case in _lefts():
-        found = FunctionJudge(lambda case=case: [case], "kept(layers)", _about_left)(answer)  # type: ignore[misc]
-        if found is not None:
-            return found
-        value = number_of(answer(*case.arguments))
+        value = number_of(attempt(case.said, answer, *case.arguments))
         if value is None or value <= 0 or abs(math.log(value / case.right)) > 1e-3:
             told = None if value is None else _about_left(value, case)
             return Deviation("numbers", f"{case.said}: {told or 'it is right for few layers only'}")
@@ -92,27 +91,16 @@ _RELUS = {"relu", "relu_", "clamp", "clamp_", "maximum", "threshold", "leaky_rel
 def _cured(answer: Any) -> Deviation | None:
     if isinstance(answer, Module):
         return Deviation("type", "a function that makes the network is expected, deep_cured(layers), not a network")
-    if not callable(answer):
-        return Deviation(
-            "type", "a function is expected, deep_cured(layers): give it without parentheses behind its name"
-        )
+    needs_function(answer, "deep_cured(layers)")
     generator = torch.Generator().manual_seed(83)
     x = torch.rand((64, 64), generator=generator, dtype=torch.float64)
     labels = torch.randint(10, (64,), generator=generator)
-    with catch_warnings(action="ignore"):
-        try:
-            net = answer(_LAYERS)
-            if not isinstance(net, Module):
-                return Deviation("type", f"deep_cured({_LAYERS}) has to give a network, a Module: is there a return?")
-            kind = next((one.dtype for one in net.parameters()), torch.float64)
-            images = tensor(x.to(kind))
-            seen = _Seen()
-            with AutogradGraph() as graph, seen:
-                scores = net(images)
-            bent = sum(record.op is not None and record.op.name in _RELUS for record in graph.records)
-            return seen.grown() or _of_network(net, images, scores, tensor(labels), bent)
-        except Exception as error:  # whatever the student's network raises is the answer's fault
-            return raised(f"deep_cured({_LAYERS})", error)
+    net = attempt(f"deep_cured({_LAYERS})", answer, _LAYERS)
+    if not isinstance(net, Module):
+        return Deviation("type", f"deep_cured({_LAYERS}) has to give a network, a Module: is there a return?")
+    kind = next((one.dtype for one in net.parameters()), torch.float64)
+    images = tensor(x.to(kind))
+    return attempt(f"the network of deep_cured({_LAYERS})", _of_network, net, images, tensor(labels))  # type: ignore[no-any-return]
 
 
 def _size_of(values: Tensor) -> float:
@@ -147,7 +135,15 @@ class _Seen:
         )
 
 
-def _of_network(net: Module, images: Tensor, scores: Tensor, labels: Tensor, bent: int) -> Deviation | None:
+def _of_network(net: Module, images: Tensor, labels: Tensor) -> Deviation | None:
+    seen = _Seen()
+    with AutogradGraph() as graph, seen:
+        scores = net(images)
+    bent = sum(record.op is not None and record.op.name in _RELUS for record in graph.records)
+    if (found := seen.grown()) is not None:
+        return found
+    if not isinstance(scores, Tensor):
+        return Deviation("type", f"the network gives {kind_of(scores)}, where a tensor is expected")
     if tuple(scores.shape) != (64, 10):
         return Deviation("shape", f"for images of shape (64, 64) it gives {tuple(scores.shape)}: (64, 10) is expected")
     inner = [one for one in net.parameters() if tuple(one.shape) == (_WIDTH, _WIDTH)]
@@ -264,9 +260,12 @@ def _about_gain(got: Any, case: Case) -> Deviation | None:
 
 
 def _measured(answer: Any) -> Deviation | None:
-    found = FunctionJudge(_gains, "gain(activation)", _about_gain, rtol=_CLOSE)(answer)
-    if found is not None and found.kind == "raised" and "numpy.ndarray" in found.text:
-        return Deviation("raised", f"{found}. Make the numbers with nbgrad.randn: the activation needs a tensor")
+    try:
+        found = FunctionJudge(_gains, "gain(activation)", _about_gain, rtol=_CLOSE)(answer)
+    except Refused as error:
+        if "numpy.ndarray" not in (text := error.deviation.text):
+            raise
+        return Deviation("raised", f"{text}. Make the numbers with nbgrad.randn: the activation needs a tensor")
     if found is None or found.kind == "rounding":
         counts: list[int] = []
 
@@ -274,7 +273,7 @@ def _measured(answer: Any) -> Deviation | None:
             counts.append(numbers_of(z).numel())
             return z
 
-        answer(counted)
+        attempt("gain(activation)", answer, counted)
         if 0 < (many := sum(counts)) < _MANY:
             few = f"gain is measured on {many:,} numbers, where chance moves it: {_MANY:,} or more are asked for"
             return Deviation("numbers", few)

@@ -8,8 +8,8 @@ import torch
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.tensor.comparison import Deviation, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
-from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, GradientsJudge, ValuesJudge, is_near, slip
+from nbgrad.lab.exercise import Exercise, OwnNumbers
+from nbgrad.lab.judges import Case, FunctionJudge, GradientsJudge, ValuesJudge, is_near, number_of, slip
 from nbgrad.nn.convolution import Conv2d
 from nbgrad.nn.functional import conv2d
 from nbgrad.nn.linear import Linear
@@ -59,29 +59,37 @@ def _of_weight(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 # 10.3: sharing.
 
 
+_LAYER = OwnNumbers("10.3", {"kernels": (16, 4, 6, 12, 20, 24), "size": (8, 6, 7, 9, 10)})
+
+
 def _counts() -> dict[str, Any]:
-    layer = Conv2d(1, 16, 3, padding=1)
-    out = layer(tensor(torch.zeros(1, 1, 8, 8)))
-    full = Linear(64, out.numel())
+    kernels, size = _LAYER().values()
+    layer = Conv2d(1, kernels, 3, padding=1)
+    out = layer(tensor(torch.zeros(1, 1, size, size)))
+    full = Linear(size * size, out.numel())
     count = [sum(one.numel() for one in module.parameters()) for module in (layer, full)]
     return {"conv": count[0], "linear": count[1], "uses": out.shape[2] * out.shape[3]}
 
 
 def _counted(answer: Any) -> Deviation | None:
     if isinstance(answer, Mapping):
+        kernels, size = _LAYER().values()
+        pixels = size * size
         right, slips = _counts(), {
-            "conv": ((144, "the bias of each kernel is missing"), (145, "each of the 16 kernels has a bias of its own"),
-                     (10, "that is one kernel, and there are 16")),
-            "linear": ((65536, "the bias of each output is missing"), (1040, "that is a layer with 16 outputs: the "
-                       "convolution has 16 numbers at each place")),
-            "uses": ((36, "that is without padding: with padding=1 the kernel lies on every pixel"),
+            "conv": ((9 * kernels, "the bias of each kernel is missing"),
+                     (9 * kernels + 1, f"each of the {kernels} kernels has a bias of its own"),
+                     (10, f"that is one kernel, and there are {kernels}")),
+            "linear": ((pixels * kernels * pixels, "the bias of each output is missing"),
+                       ((pixels + 1) * kernels, f"that is a layer with {kernels} outputs: the convolution has as many "
+                        "numbers at each place")),
+            "uses": (((size - 2) ** 2, "that is without padding: with padding=1 the kernel lies on every pixel"),
                      (9, "that is the number of weights in a kernel: count the places that it lies on")),
         }  # fmt: skip
         for name, listed in slips.items():
             for wrong, text in listed:
-                if name in answer and is_near(answer[name], wrong) and wrong != right[name]:
+                if name in answer and number_of(answer[name]) == wrong != right[name]:
                     return Deviation("offset" if name != "uses" else "numbers", f"the number of {name}: {text}")
-    return ValuesJudge(_counts, "number")(answer)
+    return ValuesJudge(_counts, "number", rtol=0)(answer)
 
 
 # 10.1: move the digits.
@@ -137,7 +145,7 @@ EXERCISES = (
         (
             "The bias is stretched over images, height and width. Sum over these dimensions.",
             "As a product, Y = W @ X with X = unfold(x, kernel_size=3) of shape (2, 27, 16). Reshape g to (2, 4, 16): "
-            "the gradient of W is g @ X.T, summed over the images.",
+            "the gradient of W is g @ X.transpose(1, 2), summed over the images.",
             "The gradient of X is W.T @ g, and fold(..., output_size=(6, 6), kernel_size=3) adds its columns back to "
             "where they were cut out.",
         ),
@@ -145,15 +153,17 @@ EXERCISES = (
     Exercise(
         "10.3",
         "Count the sharing",
-        "Conv2d(1, 16, 3, padding=1) turns an image of 8 * 8 into 16 * 8 * 8 numbers. Give as a dict: conv, how "
-        "many parameters it has; linear, how many parameters a Linear layer from 64 numbers to 16 * 8 * 8 numbers "
-        "has; uses, on how many places of one image each weight of a kernel is used. Biases count.",
+        "Conv2d(1, {kernels}, 3, padding=1) turns an image of {size} * {size} into {kernels} * {size} * {size} "
+        "numbers. Give as a dict: conv, how many parameters it has; linear, how many parameters a Linear layer from "
+        "{size} * {size} numbers to {kernels} * {size} * {size} numbers has; uses, on how many places of one image "
+        "each weight of a kernel is used. Biases count.",
         _counted,
         (
             "A kernel has 3 * 3 weights for its one input channel, and a bias.",
             "A Linear layer has a weight for each pair of an input and an output, and a bias for each output.",
             "With padding=1 the kernel is laid on each pixel of the image.",
         ),
+        _LAYER,
     ),
     Exercise(
         "10.1",

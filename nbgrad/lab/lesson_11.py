@@ -1,6 +1,6 @@
 """The exercises of lesson 11: recurrent networks, and a backward through time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,8 @@ from nbgrad.core.ops import tanh
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, is_near, raised, slip
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, needs_function, slip
+from nbgrad.lab.running import attempt
 
 
 def _number(value: float) -> Tensor:
@@ -52,58 +53,60 @@ def _about_decay(got: Any, case: Case) -> Deviation | None:
 # 11.2: detach.
 
 
-def _run(w: Tensor, inputs: Sequence[float], every: int) -> Tensor:
-    h = tensor(0.3, dtype=torch.float64)
+_INPUTS = (0.5, -0.2, 0.8, 0.1, -0.4, 0.3, 0.6, -0.1)
+
+
+def _run(cell: Callable[[Any, Any], Tensor], h: Tensor, inputs: Sequence[float], every: int) -> Tensor:
     for at, x in enumerate(inputs):
-        if at and at % every == 0:
-            h = h.detach()
-        h = tanh(w * h + x)
+        h = cell(x, h.detach() if at and at % every == 0 else h)
     return h
 
 
 def _truncated(answer: Any) -> Deviation | None:
-    form = "truncated(cell, h, inputs, every)"
-    if not callable(answer):
-        return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
-    return next((found for every in (3, 5) if (found := _of_cuts(answer, form, every)) is not None), None)
+    needs_function(answer, "truncated(cell, h, inputs, every)")
+    runs = ((3, 8), (5, 8), (5, 4))  # the last one ends before the first cut
+    return next((found for every, count in runs if (found := _of_cuts(answer, every, count)) is not None), None)
 
 
-_INPUTS = (0.5, -0.2, 0.8, 0.1, -0.4, 0.3, 0.6, -0.1)
-
-
-def _of_cuts(answer: Any, form: str, every: int) -> Deviation | None:
-    w, count = _number(1.2), 0
+def _of_cuts(answer: Any, every: int, count: int) -> Deviation | None:
+    w, first, inputs = _number(1.2), _number(0.3), list(_INPUTS[:count])
+    cut: list[bool] = []
 
     def cell(x: Any, h: Any) -> Any:
-        nonlocal count
-        count += 1
+        cut.append(not (isinstance(h, Tensor) and h.requires_grad))
         return tanh(w * h + x)
 
-    try:
-        got = answer(cell, tensor(0.3, dtype=torch.float64), list(_INPUTS), every)
-        if (found := difference(got, _run(w, _INPUTS, every))) is not None:
-            return Deviation(found.kind, f"the last h: {found}")
-        if not (isinstance(got, Tensor) and got.requires_grad):
-            return Deviation("zero", "the last h has no history: it is detached after the last steps, too")
-        own = float(numbers_of(grad(got, [w])[0]))
-    except Exception as error:  # whatever the student's function raises is the answer's fault
-        return raised(form, error)
-    if count != len(_INPUTS):
-        return Deviation("shape", f"the cell was called {count} times for {len(_INPUTS)} inputs")
-    return _about_cuts(own, w, every)
-
-
-def _about_cuts(own: float, w: Tensor, every: int) -> Deviation | None:
-    whole, right, last = (float(numbers_of(grad(_run(w, _INPUTS, one), [w])[0])) for one in (100, every, 1))
-    if abs(own - right) < 1e-9:
+    right = _run(cell, first, inputs, every)
+    said = f"truncated(cell, h, inputs, {every}) for {count} inputs"
+    cut.clear()
+    got = attempt(said, answer, cell, first, inputs, every)
+    if (found := difference(got, right)) is not None:
+        return Deviation(found.kind, f"{said}: the last h: {found}")
+    if len(cut) != count:
+        return Deviation("shape", f"{said}: the cell was called {len(cut)} times")
+    if not (isinstance(got, Tensor) and got.requires_grad):
+        return Deviation("zero", f"{said}: the last h has no history: it is detached after the last steps, too")
+    own, wanted = (
+        [0.0 if one is None else float(numbers_of(one)) for one in grad(last, [w, first], allow_unused=True)]
+        for last in (got, right)
+    )
+    if difference(own, wanted, atol=1e-9) is None:
         return None
-    if abs(own - whole) < 1e-9:
-        return Deviation("offset", "the gradient still goes through all steps: nothing is detached")
-    if abs(own - last) < 1e-9:
-        return Deviation("element", "the gradient goes through the last step only: h is detached before each step")
-    places = f"before the steps {every}, {2 * every}, ..., counted from 0"
-    text = f"with every={every} h is detached in other places: {places}"
-    return Deviation("shifted", text)
+    return Deviation(*_about_places([at for at, one in enumerate(cut) if one], every, count, said))
+
+
+def _about_places(places: list[int], every: int, count: int, said: str) -> tuple[str, str]:
+    """How the steps before which h is cut are wrong: the kind and the sentence."""
+    later = [at for at in places if at]
+    if later == [at for at in range(1, count) if at % every == 0]:
+        return "shifted", f"{said}: h is cut before step 0, too. The first cut is before the step every"
+    if not later:
+        return "offset", f"{said}: the gradient still goes through all steps: nothing is detached"
+    if len(later) == count - 1:
+        return "element", f"{said}: h is detached before each step, so the gradient goes through the last step only"
+    listed = ", ".join(map(str, places))
+    steps = f"the steps {listed}" if len(places) > 1 else f"step {listed}"
+    return "shifted", f"{said}: h is cut before {steps}. It belongs before every, 2 * every, ..., counted from 0"
 
 
 # 11.3: clip.
@@ -112,10 +115,10 @@ def _about_cuts(own: float, w: Tensor, every: int) -> Deviation | None:
 def _clips() -> list[Case]:
     generator = torch.Generator().manual_seed(11)
     cases = []
-    for size, limit in ((10.0, 1.0), (0.1, 5.0), (3.0, 2.0)):
+    for size, limit in ((10.0, 1.0), (0.1, 5.0), (3.0, 2.0), (0.0, 1.0)):
         parts = [torch.randn((2, 3), generator=generator, dtype=torch.float64) * size for _ in range(2)]
         norm = float(torch.stack(parts).norm())
-        right = torch.stack(parts) * min(1.0, limit / norm)
+        right = torch.stack(parts) * limit / max(norm, limit)
         small = " (which is below the limit)" if norm < limit else ""
         cases.append(
             Case(([tensor(one) for one in parts], limit), right, f"clip of gradients of norm {norm:.3g}{small}")
@@ -126,6 +129,8 @@ def _clips() -> list[Case]:
 def _about_clip(got: Any, case: Case) -> Deviation | None:
     parts = torch.stack([one.data for one in case.arguments[0]])
     limit, norm = case.arguments[1], float(parts.norm())
+    if not norm:
+        return Deviation("not finite", "a norm of 0 divides nothing: it is below the limit, and the gradients stay")
     own = parts.flatten(1).norm(dim=1)[:, None, None]
     for wrong, kind, text in (
         (parts, "factor", "nothing is clipped"),
@@ -171,8 +176,8 @@ EXERCISES = (
         (
             "Which method gives the same value without a history?",
             "enumerate(inputs) counts the steps. When is a number a multiple of every?",
-            "h = h.detach() before the cell, if step % every == 0. Not after the last step: the result needs its "
-            "history.",
+            "h = h.detach() before the cell, if step is such a multiple and not 0. Not after the last step: the result "
+            "needs its history.",
         ),
     ),
     Exercise(
@@ -185,7 +190,7 @@ EXERCISES = (
         (
             "The norm of all together: the root of the sum of the squares of all numbers of all tensors.",
             "The factor is limit / norm.",
-            "If that factor is above 1, it is 1.",
+            "If the norm is not above the limit, nothing is multiplied: it may even be 0.",
         ),
     ),
 )

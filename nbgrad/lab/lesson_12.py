@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, is_near, number_of, raised, slip
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, needs_function, number_of, slip
+from nbgrad.lab.running import attempt
 from nbgrad.nn.functional import cross_entropy, scaled_dot_product_attention
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter
@@ -74,6 +75,9 @@ def _about_size(got: Any, case: Case) -> Deviation | None:
     ):
         if abs(size / wrong - 1) < 3 * _CLOSE and abs(size / case.right - 1) > _CLOSE:
             return Deviation(kind, text)
+    if abs(size / case.right - 1) < 0.2:
+        more = "Measure more pairs, each of numbers of its own"
+        return Deviation("rounding", f"it is off by more than {_CLOSE:.0%}: chance moves it. {more}")
     if abs(size) < 0.3 * case.right:
         return Deviation("zero", "positive and negative scores cancel in their mean: take the mean of the squares")
     return None
@@ -111,13 +115,10 @@ def _about_mask(got: Any, case: Case) -> Deviation | None:
     ):  # fmt: skip
         if is_near(got, wrong):
             return Deviation(kind, text)
-    try:
-        if bool(numbers_of(got)[0].isnan().all()):
-            return Deviation("not finite", "the first row is NaN: it may look at itself. Forbid only what lies "
-                "right of "
-                             "the diagonal")  # fmt: skip
-    except (NoNumbers, RuntimeError, IndexError):
-        return None
+    rows = numbers_of(got)
+    if rows.shape == scores.shape and rows[0].isnan().all():
+        text = "the first row is NaN: it may look at itself. Forbid only what lies right of the diagonal"
+        return Deviation("not finite", text)
     return None
 
 
@@ -139,19 +140,15 @@ def _pairs() -> list[Case]:
 
 def _paired(answer: Any) -> Deviation | None:
     form = "pairs(codes, length)"
-    if not callable(answer):
-        return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
+    needs_function(answer, form)
     for case in _pairs():
-        try:
-            given = answer(*case.arguments)
-            if not isinstance(given, tuple | list) or len(given) != 2:
-                return Deviation("type", f"{form} has to give two tensors: (inputs, targets)")
-            inputs, targets = (numbers_of(one) for one in given)
-        except Exception as error:  # whatever the student's function raises is the answer's fault
-            return raised(case.said, error)
-        for name, got, right in zip(("inputs", "targets"), (inputs, targets), case.right, strict=True):
+        given = attempt(case.said, answer, *case.arguments)
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            return Deviation("type", f"{form} has to give two tensors: (inputs, targets)")
+        for name, got, right in zip(("inputs", "targets"), given, case.right, strict=True):
             if (found := difference(got, right)) is not None:
-                told = _about_pairs(name, got, case.right) or found
+                told = None if found.kind == "type" else _about_pairs(name, numbers_of(got), case.right)
+                told = told or found
                 return Deviation(told.kind, f"{case.said}: the {name}: {told}")
     return None
 
@@ -188,16 +185,12 @@ class _Next(Module):
 
 def _by_heart(answer: Any) -> Deviation | None:
     form = "learn(model, inputs, targets)"
-    if not callable(answer):
-        return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
+    needs_function(answer, form)
     inputs = torch.stack([(torch.arange(4) + at) % 5 for at in range(6)])
     targets = (inputs + 1) % 5
     model = _Next()
     before, first = _loss_of(model, inputs, targets), [numbers_of(one).clone() for one in model.parameters()]
-    try:
-        answer(model, tensor(inputs), tensor(targets))
-    except Exception as error:  # whatever the student's function raises is the answer's fault
-        return raised(form, error)
+    attempt(form, answer, model, tensor(inputs), tensor(targets))
     after = _loss_of(model, inputs, targets)
     if all(torch.equal(old, numbers_of(new)) for old, new in zip(first, model.parameters(), strict=True)):
         return Deviation("zero", "the parameters are those of the beginning: each step needs backward() and step()")

@@ -10,7 +10,8 @@ from nbgrad.core.tensor.comparison import Deviation
 from nbgrad.core.tensor.tensor import tensor
 from nbgrad.lab import clinic
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import raised
+from nbgrad.lab.judges import needs_function, number_of, truth_of
+from nbgrad.lab.running import attempt
 from nbgrad.nn.containers import Sequential
 from nbgrad.nn.linear import Linear
 from nbgrad.nn.normalization import LayerNorm
@@ -28,13 +29,14 @@ KINDS = {
 def _diagnosed(answer: Any) -> Deviation | None:
     if not isinstance(answer, Mapping):
         return Deviation("type", "a dict is expected: a diagnosis for each letter, as {'a': 'nan', 'b': ...}")
+    answer = {str(letter).strip().lower(): diagnosis for letter, diagnosis in answer.items()}
     letters = clinic.names()
     if lacking := [letter for letter in letters if letter not in answer]:
         return Deviation("shape", f"a diagnosis of {', '.join(lacking)} is missing")
     said = {letter: str(answer[letter]).strip().lower() for letter in letters}
     if unknown := sorted(set(said.values()) - KINDS):
         meant = nearest(unknown[0], KINDS)
-        return Deviation("type", f"{unknown[0]!r} is no diagnosis: there are {', '.join(sorted(KINDS))}{meant}")
+        return Deviation("type", f"{unknown[0][:40]!r} is no diagnosis: there are {', '.join(sorted(KINDS))}{meant}")
     has = {letter: clinic.admit(letter).findings & KINDS for letter in letters}
     wrong = [letter for letter in letters if said[letter] not in has[letter]]
     if not wrong:
@@ -89,6 +91,11 @@ def _networks() -> list[tuple[str, Any, Callable[[Any], None], list[str]]]:
         half[0].weight.fill_(1)  # type: ignore[operator]
         half[0].bias.copy_(torch.tensor([-100.0, 1.0]))  # type: ignore[operator]
 
+    small = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1))
+
+    def through_small(net: Any) -> None:
+        (net(torch.ones(5, 3)).sum() * 1e-9).backward()
+
     def through_own(net: Any) -> None:
         net[2](net[0](tensor(torch.ones(5, 3)))).sum().backward()
 
@@ -106,36 +113,32 @@ def _networks() -> list[tuple[str, Any, Callable[[Any], None], list[str]]]:
         ("a network that leaves a layer out", own, through_own, ["1.weight", "1.bias"]),
         ("a torch network with an idle layer", modules, through_used, ["idle.weight", "idle.bias"]),
         ("a torch network with a dead layer", dead, through_dead, ["0.weight", "0.bias", "2.weight"]),
+        ("a torch network with small gradients", small, through_small, []),
         ("a torch network in which one of two units is dead", half, through_half, []),
     ]
 
 
 def _silent(answer: Any) -> Deviation | None:
-    if not callable(answer):
-        return Deviation("type", "a function is expected, silent(net): give it without parentheses behind its name")
+    needs_function(answer, "silent(net)")
     for text, net, learn, right in _networks():
         learn(net)
-        try:
-            given = answer(net)
-        except Exception as error:  # whatever the student's function raises is the answer's fault
-            told = raised(f"silent of {text}", error)
-            more = ". A .grad that is None has no numbers: check for None first"
-            return Deviation("raised", f"{told}{more}") if isinstance(error, AttributeError) else told
+        given = attempt(f"silent of {text}", answer, net)
         if not isinstance(given, list | tuple | set):
             why = "does the function end with return?" if given is None else f"it gives {kind_of(given)}"
             return Deviation("type", f"a list of names is expected: {why}")
-        if (found := _of_names(set(given), right, net)) is not None:
+        if (found := _of_names(list(given), right, net)) is not None:
             return Deviation(found.kind, f"silent of {text}: {found}")
     return None
 
 
-def _of_names(given: set[Any], right: list[str], net: Any) -> Deviation | None:
+def _of_names(names: list[Any], right: list[str], net: Any) -> Deviation | None:
     parameters = dict(net.named_parameters())
+    if strangers := [one for one in names if not isinstance(one, str) or one not in parameters]:
+        what = repr(strangers[0][:40]) if isinstance(strangers[0], str) else f"a {kind_of(strangers[0])}"
+        return Deviation("type", f"{what} is no name of a parameter: named_parameters() gives them")
+    given = set(names)
     if given == set(right):
         return None
-    if strangers := [one for one in given if one not in parameters]:
-        what = repr(strangers[0]) if isinstance(strangers[0], str) else f"a {kind_of(strangers[0])}"
-        return Deviation("type", f"{what} is no name of a parameter: named_parameters() gives them")
     if given == set(parameters) - set(right):
         return Deviation("order", "these are the parameters that did get a gradient")
     zeros = {name for name in right if parameters[name].grad is not None}
@@ -172,38 +175,37 @@ class _Inverse(torch.nn.Module):
 
 
 def _sick() -> list[tuple[str, Any, torch.Tensor, int | None]]:
+    nets, relu, tanh = torch.nn.Sequential, torch.nn.ReLU, torch.nn.Tanh
+    return [
+        ("a root in the middle", nets(_minus(), _Root(), tanh(), _minus()), torch.ones(2, 3), 1),
+        ("a root of one number in three", nets(_minus(), tanh(), _RootOfFirst(), _minus()), torch.ones(2, 3), 2),
+        ("an infinity that tanh hides", nets(_minus(), relu(), _Inverse(), tanh(), _minus()), torch.ones(2, 3), 2),
+        ("an input that is NaN already", nets(_minus(), tanh()), torch.full((2, 3), float("nan")), 0),
+        ("a healthy network", nets(_minus(), tanh(), _minus()), torch.ones(2, 3), None),
+    ]
+
+
+def _minus() -> torch.nn.Linear:
     linear = torch.nn.Linear(3, 3)
     with torch.no_grad():
         linear.weight.copy_(-torch.eye(3))
         linear.bias.zero_()
-    nets = torch.nn.Sequential
-    relu, tanh = torch.nn.ReLU(), torch.nn.Tanh()
-    return [
-        ("a root in the middle", nets(linear, _Root(), tanh, linear), torch.ones(2, 3), 1),
-        ("a root of one number in three", nets(linear, tanh, _RootOfFirst(), linear), torch.ones(2, 3), 2),
-        ("an infinity that tanh hides", nets(linear, relu, _Inverse(), tanh, linear), torch.ones(2, 3), 2),
-        ("an input that is NaN already", nets(linear, tanh), torch.full((2, 3), float("nan")), 0),
-        ("a healthy network", nets(linear, tanh, linear), torch.ones(2, 3), None),
-    ]
+    return linear
 
 
 def _first(answer: Any) -> Deviation | None:
-    if not callable(answer):
-        return Deviation("type", "a function is expected, first_bad(net, x): give it without parentheses")
+    needs_function(answer, "first_bad(net, x)")
     for text, net, x, right in _sick():
-        try:
-            given = answer(net, x)
-        except Exception as error:  # whatever the student's function raises is the answer's fault
-            return raised(f"first_bad of {text}", error)
-        if given == right and isinstance(given, bool) is False:
-            continue
-        if isinstance(given, bool) or (given is not None and not isinstance(given, int)):
-            return Deviation("type", f"the number of a layer is expected, and not a {type(given).__name__}")
-        return _about_place(text, given, right, len(net))
+        given = attempt(f"first_bad of {text}", answer, net, x)
+        place = None if given is None else number_of(given)
+        if given is not None and (place is None or isinstance(given, str) or truth_of(given) is not None):
+            return Deviation("type", f"the number of a layer is expected, and not a {kind_of(given)}")
+        if place != right:
+            return _about_place(text, place, right, len(net))
     return None
 
 
-def _about_place(text: str, given: int | None, right: int | None, count: int) -> Deviation:
+def _about_place(text: str, given: float | None, right: int | None, count: int) -> Deviation:
     if right is None:
         return Deviation("type", f"{text} has no bad layer: None is expected")
     if given is None:

@@ -11,7 +11,8 @@ from nbgrad.core.engine.node import raw_of
 from nbgrad.core.tensor.comparison import Deviation, difference
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, is_near, raised, slip
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, needs_function, slip
+from nbgrad.lab.running import attempt, in_a_thread, raised
 from nbgrad.nn.activation import Tanh
 from nbgrad.nn.containers import Sequential
 from nbgrad.nn.linear import Linear
@@ -144,15 +145,16 @@ def _two_steps(rank: int, attach: Callable[[Module], Any]) -> Gradients:
     return found
 
 
-def _of_all(attach: Callable[..., Any]) -> tuple[list[Gradients | Exception], int]:
+def _of_all(attach: Callable[..., Any]) -> tuple[list[Gradients | BaseException], int]:
     """The results of the imitated processes or the errors that they raised, and how often they sent something."""
     together = _Together()
-    found: list[Gradients | Exception] = [[] for _ in range(PROCESSES)]
+    found: list[Gradients | BaseException] = [[] for _ in range(PROCESSES)]
 
     def work(rank: int) -> None:
         try:
-            found[rank] = _two_steps(rank, lambda net: attach(net, together.of(rank), PROCESSES))
-        except Exception as error:  # whatever the student's function raises is the answer's fault
+            with in_a_thread():
+                found[rank] = _two_steps(rank, lambda net: attach(net, together.of(rank), PROCESSES))
+        except BaseException as error:  # whatever the student's function raises is its fault
             found[rank] = error
         finally:
             together.done(rank)
@@ -161,16 +163,15 @@ def _of_all(attach: Callable[..., Any]) -> tuple[list[Gradients | Exception], in
     for one in threads:
         one.start()
     for one in threads:
-        one.join()
+        while one.is_alive():  # a thread that waits without end could not be stopped itself
+            one.join(0.05)
     return found, together.calls
 
 
 def _hook(answer: Any) -> Deviation | None:
-    if not callable(answer):
-        return Deviation("type", "a function is expected, attach(net, all_reduce, size): give it without parentheses "
-                         "behind its name")  # fmt: skip
+    needs_function(answer, "attach(net, all_reduce, size)")
     found, calls = _of_all(answer)
-    errors = [one for one in found if isinstance(one, Exception)]
+    errors = [one for one in found if isinstance(one, BaseException)]
     own = [one for one in errors if not isinstance(one, _Apart)]
     if own:
         return raised("attach(net, all_reduce, size), or its hook,", own[0])
@@ -180,7 +181,7 @@ def _hook(answer: Any) -> Deviation | None:
         return Deviation("numbers", "nothing was sent: a hook has to call all_reduce during the backward")
     alone = [_two_steps(rank, lambda _: None) for rank in range(PROCESSES)]
     for rank, one in enumerate(found):
-        assert not isinstance(one, Exception)
+        assert not isinstance(one, BaseException)
         for step, gradients in enumerate(one):
             for name, got in gradients.items():
                 told = _about_average(got, [other[step][name] for other in alone], rank)
@@ -252,13 +253,9 @@ def _loss(net: Module, part: Tensor) -> Tensor:
 
 def _accumulation(answer: Any) -> Deviation | None:
     form = "accumulate(net, loss_of, parts)"
-    if not callable(answer):
-        return Deviation("type", f"a function is expected, {form}: give it without parentheses behind its name")
+    needs_function(answer, form)
     net, parts = _Counted(_network()), _parts()
-    try:
-        answer(net, _loss, parts)
-    except Exception as error:  # whatever the student's function raises is the answer's fault
-        return raised(form, error)
+    attempt(form, answer, net, _loss, parts)
     if len(net.backwards) != len(parts):
         return Deviation("numbers", f"there were {len(net.backwards)} backwards for {len(parts)} parts: each part has "
                          "one, so that its memory is free before the next")  # fmt: skip

@@ -4,6 +4,9 @@ import math
 import random
 from typing import Any
 
+import numpy as np
+import torch
+
 import nbgrad
 
 
@@ -58,6 +61,12 @@ class Bare(Value):
     def tanh(self) -> Any:
         y = math.tanh(self.data)
         return Bare(y, (self,), lambda g: g * (1 - y * y))
+
+
+class NoComma(Value):
+    def tanh(self) -> Any:
+        y = math.tanh(self.data)
+        return NoComma(y, (self), lambda g: (g * (1 - y * y),))
 
 
 class Failing(Value):
@@ -127,14 +136,25 @@ def is_right(function: Any, slope: Any, *, low: float = -2.0, count: int = 20, l
     return True
 
 
+def at_one_point(function: Any, slope: Any) -> bool:
+    x = random.uniform(-2, 2)
+    return abs((function(x + 1e-5) - function(x - 1e-5)) / 2e-5 - slope(x)) < 1e-3 * (1 + abs(slope(x)))
+
+
 RIGHT: dict[str, list[Any]] = {
     "3.1": [Value, Listing],
     "3.2": [topological, without_recursion],
-    "3.3": [is_right, lambda function, slope: nbgrad.tensor(is_right(function, slope))],
+    "3.3": [
+        is_right,
+        lambda function, slope: nbgrad.tensor(is_right(function, slope)),
+        lambda function, slope: np.bool_(is_right(function, slope)),
+        lambda function, slope: torch.tensor(is_right(function, slope)),
+    ],
 }
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "3.1": [
+        (NoComma, "type", "a.tanh(): its parents are NoComma, and no tuple. A tuple of one value has a comma, (self,)"),
         (Swapped, "order", "a * b: the two gradients of its rule have changed places"),
         (Local, "factor", "a.tanh(): its rule forgets the incoming gradient"),
         (Negative, "sign", "a.tanh(): what its rule gives: the sign is wrong"),
@@ -145,6 +165,14 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (Value(2.0), "type", "the class is expected"),
     ],
     "3.2": [
+        (lambda root: [*topological(root), "d"], "type", "a name is in the list: give the values themselves"),
+        (lambda root: [None, *topological(root)], "type", "None is in the list: give the values themselves"),
+        (lambda root: "a b c d", "type", "a list of values is expected"),
+        (
+            lambda root: [type(root)("stranger"), *topological(root)],
+            "element",
+            "stranger is in the list, and root does not depend on it",
+        ),
         (forgets, "element", "is in the list more than once"),
         (lambda root: topological(root)[::-1], "order", "the list is turned around"),
         (first_seen, "order", "which is its parent"),
@@ -153,6 +181,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda root: root.children, "raised", "raised AttributeError"),
     ],
     "3.3": [
+        (at_one_point, "element", "of 12 calls: a wrong slope may agree at some x. Draw 20 random points, and refuse"),
         (lambda function, slope: is_right(function, slope, low=0.1), "element", "it accepts abs(x) with 1"),
         (lambda function, slope: is_right(function, slope, limit=0.3), "rounding", "it accepts sin(x) with 1.02"),
         (lambda function, slope: is_right(function, slope, limit=1e-14), "rounding", "which is right"),

@@ -65,7 +65,7 @@ RIGHT: dict[str, list[Any]] = {
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "5.1": [
         ([9.7, 9.4, 9.1, 8.8], "numbers", "these are the values with zero_grad"),
-        ([10.3, 10.9, 11.8, 13.0], "sign", "w goes up"),
+        ([10.3, 10.9, 11.8, 13.0], "sign", "w goes along the gradient"),
         ([10, 9.7, 9.1, 8.2], "shifted", "the list begins with the value before the first step"),
         ([0.3, 0.9, 1.8, 3.0], "offset", "these are the distances from the beginning"),
         ([0.3, 0.6, 0.9, 1.2], "offset", "these are the lengths of the steps"),

@@ -79,7 +79,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda scores, labels: scores - labels.unsqueeze(0).T.missing, "raised", "raised AttributeError"),
     ],
     "6.2": [
-        (lambda scores, labels: loss(scores, labels, stable=False), "not finite", "size 1000: it is NaN or Inf"),
+        (lambda scores, labels: loss(scores, labels, stable=False), "not finite", "1000 gives inf: it is NaN or Inf"),
         (by_probability, "not finite", "it is NaN or Inf"),
         (lambda scores, labels: -loss(scores, labels), "sign", "the sign is wrong"),
         (lambda scores, labels: loss(scores, labels) * len(labels), "factor", "it is the sum over the rows"),
@@ -111,7 +111,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (math.exp(-FLOOR), "numbers", "that is the probability after the second softmax"),
         (FLOOR / math.log(10), "factor", "the logarithm to the base 10"),
         (math.log(math.e + 1) - 1, "numbers", "one of the other classes"),
-        (math.log(math.e + 10) - 1, "numbers", "ten other classes"),
+        (math.log(math.e + 10) - 1, "numbers", "10 other classes are in the sum"),
         (1.0, "numbers", "that is the largest probability"),
         ([FLOOR, FLOOR], "shape", "it has shape (2,)"),
     ],

@@ -101,6 +101,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda g, x, gamma: backward(g, x, gamma)[0], "row", "this is only row 0"),
     ],
     "7.3": [
+        (lambda g, x, gamma, mean, var: g * gamma / var.sqrt(), "numbers", "1e-5 is missing under the root"),
+        (lambda g, x, gamma, mean, var: g * gamma / (var.sqrt() + EPS), "numbers", "1e-5 belongs under the root"),
         (lambda g, x, gamma, mean, var: backward(g, x, gamma), "numbers", "that is the backward of a training"),
         (lambda g, x, gamma, mean, var: g * gamma / (var + EPS), "factor", "it divides by the variance"),
         (lambda g, x, gamma, mean, var: g * gamma, "factor", "the division by the deviation is missing"),

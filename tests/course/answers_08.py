@@ -92,20 +92,20 @@ RIGHT: dict[str, list[Any]] = {
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "8.1": [
-        (lambda layers: 0.5**layers, "numbers", "kept(1): it takes the value of a sigmoid at 0"),
-        (lambda layers: 0.25 * layers, "numbers", "kept(3): the slopes of layers in a row are multiplied"),
-        (lambda layers: 0.25 ** (layers - 1), "shifted", "kept(1): it is the share after one layer fewer"),
-        (lambda layers: 0.25 / layers, "numbers", "kept(3): it is divided by the number of layers"),
-        (lambda layers: 4.0**layers, "factor", "kept(1): it grows with the number of layers"),
-        (lambda layers: 1 - 0.25**layers, "offset", "kept(1): that is the share that is lost"),
-        (lambda layers: 0.25 ** min(layers, 7), "numbers", "kept(12): it is right for few layers only"),
-        (lambda layers: 0.25, "numbers", "kept(3): it is what one sigmoid leaves: it has to depend on the number"),
+        (lambda layers: 0.5**layers, "numbers", "it takes the value of a sigmoid at 0"),
+        (lambda layers: 0.25 * layers, "numbers", "the slopes of layers in a row are multiplied"),
+        (lambda layers: 0.25 ** (layers - 1), "shifted", "one sigmoid does not leave the whole gradient"),
+        (lambda layers: 0.25 / layers, "numbers", "it is divided by the number of layers"),
+        (lambda layers: 4.0**layers, "factor", "it grows with the number of layers"),
+        (lambda layers: 1 - 0.25**layers, "offset", "that is the share that is lost"),
+        (lambda layers: 0.25 ** min(layers, 7), "numbers", "it is right for few layers only"),
+        (lambda layers: 0.25, "numbers", "it is what one sigmoid leaves: it has to depend on the number"),
         (
             lambda layers: 0.5 * (1 - 0.5) ** layers,
             "numbers",
-            "kept(3): the power belongs to the whole slope: parentheses",
+            "the power belongs to the whole slope: parentheses",
         ),
-        (in_a_row, "numbers", "kept(3): that is the share for x = 0"),
+        (in_a_row, "numbers", "that is the share for x = 0"),
         (0.25, "type", "a function is expected, kept(layers)"),
     ],
     "8.2": [
@@ -127,15 +127,15 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (normalized(50), "type", "a function that makes the network is expected"),
     ],
     "8.3": [
-        (lambda activation: gain(activation, variance=True), "offset", "gain(relu): it uses the variance"),
-        (lambda activation: gain(activation, 0.5), "factor", "gain(relu): it is upside down"),
-        (lambda activation: gain(activation, -1), "factor", "gain(relu): a square root is missing"),
-        (lambda activation: gain(activation, 1), "factor", "gain(relu): that is the mean square itself"),
+        (lambda activation: gain(activation, variance=True), "offset", "it uses the variance"),
+        (lambda activation: gain(activation, 0.5), "factor", "it is upside down"),
+        (lambda activation: gain(activation, -1), "factor", "a square root is missing"),
+        (lambda activation: gain(activation, 1), "factor", "that is the mean square itself"),
         (lambda activation: print(), "type", "gives None"),
         (
             lambda activation: (activation(nbgrad.rand(200_000)) ** 2).mean().item() ** -0.5,
             "factor",
-            "gain(the identity): the identity changes nothing, so no factor is needed. Do the numbers come from",
+            "the identity changes nothing, so no factor is needed. Do the numbers come from",
         ),
         (few, "numbers", "gain is measured on 1,000 numbers, where chance moves it: 100,000 or more are asked for"),
         (

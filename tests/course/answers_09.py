@@ -67,11 +67,15 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (3, "type", "a function is expected"),
     ],
     "9.4": [
-        (lambda graph: True, "factor", "with a rate of 0.0001: no update is as large"),
-        (lambda graph: max(updates(graph)) > 1e-3, "factor", "with a rate of 0.05: no update is as large"),
-        (lambda graph: False, "element", "with a rate of 1: one update is larger"),
+        (lambda graph: True, "factor", "with a rate of 0.0001 gives True: no update is as large"),
+        (lambda graph: max(updates(graph)) > 1e-3, "factor", "with a rate of 0.05 gives True: no update is as large"),
+        (lambda graph: False, "element", "with a rate of 1 gives False: one update is larger"),
         (lambda graph: median(updates(graph)) > 1, "element", "one update is larger than the weight itself"),
-        (lambda graph: updates(graph)[0] > 1, "element", "except for one step with a rate of 2: one update is larger"),
+        (
+            lambda graph: updates(graph)[0] > 1,
+            "element",
+            "a rate of 2 gives False: one update is larger",
+        ),
         (
             lambda graph: graph.history[-1].loss > graph.history[0].loss,
             "element",
@@ -82,7 +86,11 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     ],
     "9.1": [
         (lambda curvature: 1 / curvature, "factor", "one step goes straight to the lowest point"),
-        (lambda curvature: 0.5, "factor", "largest_rate(50): its size is too large, by a factor of 10 or more"),
+        (
+            lambda curvature: 0.5,
+            "factor",
+            "gives 0.5: its size is too large, by a factor of 10 or more",
+        ),
         (lambda curvature: 2 * curvature, "order", "it grows with the curvature"),
         (lambda curvature: curvature / 2, "order", "it grows with the curvature"),
         (lambda curvature: 2 / curvature**0.5, "numbers", "there is no root in it"),

@@ -21,16 +21,20 @@ def by_engine(w: float, h0: float, steps: int) -> Any:
 
 def truncated(cell: Any, h: Any, inputs: Any, every: int, *, shift: int = 0, last: bool = False) -> Any:
     for step, x in enumerate(inputs):
-        if (step + shift) % every == 0:
+        if step and (step + shift) % every == 0:
             h = h.detach()
         h = cell(x, h)
     return h.detach() if last else h
 
 
 def clip(gradients: Any, limit: float, *, power: float = 1.0, always: bool = False) -> Any:
-    norm = sum((one**2).sum().item() for one in gradients) ** 0.5
+    norm = sum((one**2).sum().item() for one in gradients) ** 0.5 or 1.0
     factor = limit / norm**power
     return [one * (factor if always else min(1.0, factor)) for one in gradients]
+
+
+def norm(gradients: Any) -> Any:
+    return sum((one**2).sum() for one in gradients) ** 0.5
 
 
 def each(gradients: Any, limit: float) -> Any:
@@ -63,7 +67,21 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "11.2": [
         (lambda cell, h, inputs, every: truncated(cell, h, inputs, 100), "offset", "nothing is detached"),
         (lambda cell, h, inputs, every: truncated(cell, h, inputs, 1), "element", "through the last step only"),
-        (lambda cell, h, inputs, every: truncated(cell, h, inputs, every, shift=1), "shifted", "in other places"),
+        (
+            lambda cell, h, inputs, every: truncated(cell, h, inputs, every, shift=1),
+            "shifted",
+            "before the steps 2, 5",
+        ),
+        (
+            lambda cell, h, inputs, every: truncated(cell, h.detach(), inputs, every),
+            "shifted",
+            "h is cut before step 0, too",
+        ),
+        (
+            lambda cell, h, inputs, every: truncated(cell, h, inputs, every, shift=2),
+            "shifted",
+            "before the steps 1, 4, 7",
+        ),
         (lambda cell, h, inputs, every: truncated(cell, h, inputs, every, last=True), "zero", "has no history"),
         (lambda cell, h, inputs, every: truncated(cell, h, inputs[:-1], every), "factor", "the last h"),
         (lambda cell, h, inputs, every: cell(h), "raised", "raised TypeError"),
@@ -76,5 +94,15 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (added, "factor", "the norms of the tensors are added"),
         (lambda gradients, limit: gradients, "factor", "nothing is clipped"),
         (lambda gradients, limit: clip(gradients, limit)[0], "row", "this is only row 0"),
+        (
+            lambda gradients, limit: [one * min(1.0, limit / norm(gradients).item()) for one in gradients],
+            "raised",
+            "clip of gradients of norm 0 (which is below the limit) raised ZeroDivisionError",
+        ),
+        (
+            lambda gradients, limit: [one / (n := norm(gradients)) * min(limit, n.item()) for one in gradients],
+            "not finite",
+            "a norm of 0 divides nothing: it is below the limit, and the gradients stay",
+        ),
     ],
 }

@@ -89,7 +89,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (op(log_cosh, lambda g, x: g * x.sinh()), "numbers", "the slope of log is missing"),
         (op(log_cosh, lambda g, x: -g * x.tanh()), "sign", "the backward: the sign of every element"),
         (op(lambda x: x.cosh(), lambda g, x: g * x.tanh()), "numbers", "the forward"),
-        (op(log_cosh, lambda g, x: g * x.missing), "raised", "it raised AttributeError"),
+        (op(log_cosh, lambda g, x: g * x.missing), "raised", "the backward raised AttributeError"),
         (int, "type", "the class has no apply"),
         (op(log_cosh, lambda g, x: g * x.tanh()).apply, "type", "the class is expected, LogCosh, and not its apply"),
         (log_cosh, "type", "the class is expected, LogCosh"),

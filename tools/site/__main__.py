@@ -2,6 +2,7 @@
 
     python -m tools.site             all of it; the lessons run, so that their graphs are alive
     python -m tools.site --saved     the lessons with their saved pictures: a minute less for each lesson
+    python -m tools.site --open      the lessons without their solutions
 
 Every warning of Sphinx is an error, and so is a link that leads nowhere or anything that a page would load from a
 network. A lesson that has not changed since the last time does not run again.
@@ -19,7 +20,7 @@ from pathlib import Path
 from tests.models.table import programs
 from tools import write_ops, write_parity
 from tools.site import checks, lessons, reference
-from tools.site.contents import SECTIONS, Section
+from tools.site.contents import Section, sections
 from tools.site.pages import ROOT, Site
 
 BUILD = ROOT / "build"
@@ -32,7 +33,7 @@ TABLES: dict[str, Callable[[], str]] = {
 """The documents that end with long tables in the site, and the functions that return these tables."""
 
 
-def stage(folder: Path, *, runs: bool) -> None:
+def stage(folder: Path, *, runs: bool, solved: bool = True) -> None:
     """Write the sources of the site, as Sphinx reads them."""
     site = Site(folder)
     documents = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/decisions/*.md"), ROOT / "CONTRIBUTING.md"]
@@ -41,18 +42,18 @@ def stage(folder: Path, *, runs: bool) -> None:
         site.add(name, f"\n{TABLES[name]()}" if name in TABLES else "")
     shutil.copytree(ROOT / "docs" / "images", folder / "images")
     shutil.copytree(HERE / "static", folder / "_static")
-    for lesson in lessons.lessons():
+    for lesson in lessons.lessons(solved=solved):
         lessons.add(site, lesson, runs=runs, kept=BUILD / "lessons")
     reference.add(site)
-    _add_sections(site)
+    _add_sections(site, sections(solved=solved))
     site.add_sources()
 
 
-def _add_sections(site: Site) -> None:
+def _add_sections(site: Site, listed: dict[str, Section]) -> None:
     """Write the first page of the site, and a page for each section with several pages."""
     first = (HERE / "index.md").read_text("utf-8")
     named = []
-    for name, section in SECTIONS.items():
+    for name, section in listed.items():
         pages = list(_pages(site.folder, section))
         if len(section.pages) == 1 and "*" not in section.pages[0]:
             named.append(f"{section.title} <{pages[0]}>")
@@ -84,7 +85,7 @@ def _tree(pages: list[str], *options: str) -> str:
     return "\n".join(["```{toctree}", ":titlesonly:", *options, "", *pages, "```", ""])
 
 
-def build(target: Path, *, runs: bool) -> list[str]:
+def build(target: Path, *, runs: bool, solved: bool = True) -> list[str]:
     """Build the site in the folder ``target``, and return what is wrong with it.
 
     Raises:
@@ -94,7 +95,7 @@ def build(target: Path, *, runs: bool) -> list[str]:
     shutil.rmtree(staged, ignore_errors=True)
     shutil.rmtree(target, ignore_errors=True)
     staged.mkdir(parents=True)
-    stage(staged, runs=runs)
+    stage(staged, runs=runs, solved=solved)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-c", str(HERE)]
     # With a compiled core, Sphinx could not see the signatures.
     environment = {**os.environ, "NBGRAD_COMPILED": "0", "PYTHONPATH": str(ROOT)}
@@ -107,9 +108,10 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.site", description="Build the site.")
     parser.add_argument("target", nargs="?", type=Path, default=BUILD / "site", help="the folder; default: build/site")
     parser.add_argument("--saved", action="store_true", help="show the saved pictures of the lessons, and run none")
+    parser.add_argument("--open", action="store_true", help="the lessons without their solutions")
     given = parser.parse_args(arguments)
     start = time.perf_counter()
-    wrong = build(given.target.resolve(), runs=not given.saved)
+    wrong = build(given.target.resolve(), runs=not given.saved, solved=not given.open)
     if wrong:
         raise SystemExit("\n".join(wrong))
     pages = sum(1 for _ in given.target.rglob("*.html"))

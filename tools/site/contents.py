@@ -53,3 +53,9 @@ SECTIONS: dict[str, Section] = {
     "contributing": Section("Contributing", "", ("contributing",)),
 }  # fmt: skip
 """The sections of the navigation, in order, by the names of their pages."""
+
+
+def sections(*, solved: bool) -> dict[str, Section]:
+    """The sections of a site whose lessons have their solutions, or have none."""
+    text = "A tour of ten minutes, and fifteen lessons of 45 minutes. `nbgrad lab` opens them as notebooks."
+    return SECTIONS if solved else SECTIONS | {"lessons": SECTIONS["lessons"]._replace(text=text)}

@@ -1,16 +1,16 @@
-"""The lessons as pages: the solutions with their outputs, and their graphs alive."""
+"""The lessons as pages: with their outputs, and their graphs alive."""
 
 from pathlib import Path
 
 import nbformat
 
-from tools import demo, pages
+from tools import course, demo, pages
 from tools.site.pages import ROOT, Site
 
 
-def lessons() -> list[Path]:
-    """The solutions of all lessons, the tour first."""
-    return sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
+def lessons(*, solved: bool = True) -> list[Path]:
+    """All lessons, the tour first: with their solutions, or the student's copies."""
+    return sorted((course.SOLUTIONS if solved else course.STUDENT).glob("*.ipynb"))
 
 
 def add(site: Site, lesson: Path, *, runs: bool, kept: Path) -> None:
@@ -18,7 +18,7 @@ def add(site: Site, lesson: Path, *, runs: bool, kept: Path) -> None:
 
     Args:
         site: where to.
-        lesson: the notebook with its solutions and saved outputs.
+        lesson: the notebook. That with the solutions has saved outputs, too.
         runs: whether its cells run, which makes its graphs live. Else the pages show the saved pictures.
         kept: the folder of lessons that ran before; one that has not changed since then is taken from there.
     """

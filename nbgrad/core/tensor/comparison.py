@@ -63,7 +63,11 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
     if isinstance(answer, TensorBase):
         answer = raw_of(answer)
     if isinstance(answer, torch.Tensor):
-        return answer.detach().resolve_conj().cpu()
+        if answer.is_meta or answer.is_nested:
+            raise NoNumbers(f"a tensor {'of the device meta' if answer.is_meta else 'that is nested'} holds no numbers")
+        answer = answer.dequantize() if answer.is_quantized else answer
+        dense: torch.Tensor = answer.detach().to_dense()
+        return dense.resolve_conj().resolve_neg().cpu()
     if isinstance(answer, str):
         try:
             answer = ast.literal_eval(answer.strip())

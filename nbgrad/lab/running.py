@@ -1,0 +1,277 @@
+"""How the code of an answer runs: what it raises, how long it may take, and what of the student's it may not change."""
+
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from ctypes import c_ulong, py_object, pythonapi
+from textwrap import shorten
+from threading import Event, Lock, Thread, get_ident
+from time import monotonic
+from traceback import walk_tb
+from types import FrameType
+from typing import Any
+from warnings import catch_warnings
+
+import numpy as np
+import torch
+
+from nbgrad.core.engine.call_site import in_library
+from nbgrad.core.engine.faults import RAISES
+from nbgrad.core.engine.state import Switch
+from nbgrad.core.tensor.comparison import Deviation
+
+PATIENCE = 20.0
+"""Seconds after which code of an answer that still runs is stopped."""
+
+_AGAIN = 0.005
+"""Seconds until it is looked at once more: it may run a function of a library, or has caught the error."""
+
+_ANYWHERE = 20.0
+"""Seconds after which it is stopped in a library, too."""
+
+_SEED = 61
+
+
+class Endless(BaseException):
+    """Code of an answer has not ended. It is no ``Exception``: ``except Exception`` in a loop does not catch it.
+
+    A bare ``except`` does. So the next line of the answer that begins raises the error once more: that is the first
+    line of the handler, and no loop around it catches what a handler raises.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        sys.settrace(_stopping)
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename != __file__:
+            if not in_library(frame.f_code.co_filename):
+                frame.f_trace = _stopping
+            frame = frame.f_back
+
+
+def _stopping(frame: FrameType, event: str, _: Any) -> Any:
+    if in_library(frame.f_code.co_filename):
+        return None
+    if event == "line":
+        raise Endless
+    return _stopping
+
+
+class Refused(Exception):
+    """An answer is wrong, and nothing more is to be judged.
+
+    Attributes:
+        deviation: how it is wrong.
+    """
+
+    def __init__(self, deviation: Deviation) -> None:
+        super().__init__(deviation.text)
+        self.deviation = deviation
+
+
+def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the student's, and return its result.
+
+    Args:
+        said: how a message names the call.
+        function: the student's.
+        arguments: of the call.
+
+    Raises:
+        Refused: it has raised an error, has ended Python, or did not end.
+    """
+    try:
+        with catch_warnings(action="ignore"):  # such as one about shapes: the reason says more
+            return function(*arguments)
+    except Refused:
+        raise
+    except (Exception, SystemExit, GeneratorExit, Endless) as error:
+        found = raised(said, error)
+        itself = isinstance(error, TypeError) and error.__traceback__ is not None and not error.__traceback__.tb_next
+        more = ". Which parameters does the task name, and in which order?" if itself else ""
+        raise Refused(Deviation(found.kind, f"{found}{more}")) from None
+
+
+def raised(said: str, error: BaseException) -> Deviation:
+    """The explanation for a student's function that raised an error.
+
+    Args:
+        said: how the message names the call.
+        error: what it raised.
+    """
+    if isinstance(error, Endless):
+        return Deviation(
+            "raised",
+            f"{said} does not end: it was stopped after {PATIENCE:g} seconds. Does the condition of a loop change? A "
+            "function such as sum gives a new tensor, and leaves the old one as it is",
+        )
+    if isinstance(error, SystemExit):
+        return Deviation("raised", f"{said} ends Python, with exit or SystemExit: return the result instead")
+    name = type(error).__name__
+    if isinstance(error, RecursionError):
+        text = "it calls itself again and again. In which case does it end without a further call?"
+        return Deviation("raised", f"{said} raised {name}: {text}")
+    try:
+        text = shorten(str(error).strip().partition("\n")[0], 400, placeholder=" …")
+    except Exception:  # the class of the error is the student's, too
+        text = ""
+    more = ""
+    if isinstance(error, UnboundLocalError):
+        more = ". A line uses this name before another line sets it"
+    elif isinstance(error, AttributeError) and "'NoneType'" in text:
+        more = ". A value is None here: check for None first"
+    return Deviation("raised", f"{said} raised {name}{text and f': {text}'}{more}")
+
+
+def unjudged(error: BaseException) -> Deviation:
+    """The explanation for an answer in which the judge itself has failed.
+
+    An object of the student's may raise an error wherever it is looked at, in ``__eq__`` or ``__len__``.
+
+    Raises:
+        BaseException: ``error``, if none of the student's code has raised it, and ``NBGRAD_STRICT`` asks for it.
+    """
+    if not all(in_library(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__)):
+        return raised("an object of the answer", error)
+    if os.environ.get(RAISES):
+        raise error
+    found = raised("the check", error)
+    return Deviation("type", f"the answer cannot be read: {found}. Give it in the form that the task names")
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """Raise ``Endless`` in a block that takes longer than ``PATIENCE``; not where a debugger traces.
+
+    Another thread asks Python to raise it. So this works in every thread and on every system, where signals reach the
+    main thread only, and in a loop of one line. A single call into C, as ``sum`` of an endless iterator, ends by itself
+    or not at all.
+    """
+    if sys.gettrace() is not None:
+        yield
+        return
+    outer, limit = _Limit.current, _Limit()
+    _Limit.current = limit
+    try:
+        with limit.here():
+            yield
+    finally:
+        limit.ended.set()
+        _Limit.current = outer
+
+
+class _Limit:
+    """The time limit of one check, for all threads in which code of the answer runs."""
+
+    current: "_Limit | None" = None
+
+    def __init__(self) -> None:
+        self.ended = Event()
+        self._lock = Lock()
+        self._threads: set[int] = set()
+        Thread(target=self._watch, name="nbgrad-patience", daemon=True).start()
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """The limit holds for this thread inside of the block."""
+        own = get_ident()
+        with self._lock:
+            self._threads.add(own)
+        try:
+            yield
+        finally:
+            _uninterrupted(lambda: self._leave(own))
+
+    def _leave(self, own: int) -> None:
+        sys.settrace(None)
+        with self._lock:
+            self._threads.discard(own)
+            _raise_in(own, None)
+
+    def _watch(self) -> None:
+        if self.ended.wait(PATIENCE):
+            return
+        since = monotonic()
+        while not self.ended.wait(_AGAIN):
+            anywhere = monotonic() > since + _ANYWHERE
+            with self._lock:
+                frames = sys._current_frames()
+                for one in self._threads:
+                    if anywhere or _may_stop(frames[one]):
+                        _raise_in(one, Endless)
+
+
+def _may_stop(frame: FrameType | None) -> bool:
+    """Whether a thread that runs this frame may be stopped: a library in the middle of its work could be left broken.
+
+    A module that is imported runs code without a file, too, as that of a named tuple.
+    """
+    if frame is None or in_library(frame.f_code.co_filename):
+        return False
+    while frame is not None and frame.f_code.co_filename != __file__:
+        if "importlib" in frame.f_code.co_filename:
+            return False
+        frame = frame.f_back
+    return True
+
+
+def _uninterrupted(call: Callable[[], None]) -> None:
+    """Call until it is through: the error may be raised in here, too."""
+    while True:
+        try:
+            return call()
+        except Endless:
+            continue
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Let a thread raise an error at its next line; None takes back an error that it has not raised yet."""
+    pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread), None if error is None else py_object(error))
+
+
+@contextmanager
+def in_a_thread() -> Iterator[None]:
+    """The time limit of the check that started this thread holds in the block, too."""
+    with nullcontext() if _Limit.current is None else _Limit.current.here():
+        yield
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """The same numbers in each check, and afterwards the student's settings as they were.
+
+    Inside, random numbers begin with one seed, new tensors have double precision, and gradients are on, whatever the
+    cells before have set. A graph that records the cell does not see the check.
+    """
+    kept = (random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.get_default_dtype())
+    cuda = torch.cuda.get_rng_state_all() if _has_cuda() else []
+    depth, streams = sys.getrecursionlimit(), (sys.stdout, sys.stderr)
+    try:
+        _seed()
+        torch.set_default_dtype(torch.float64)
+        with Switch(grad_enabled=True, inference=False, observers=(), scope=None, device=None):
+            yield
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])
+        torch.set_rng_state(kept[2])
+        torch.set_default_dtype(kept[3])
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda)
+        sys.setrecursionlimit(depth)
+        sys.stdout, sys.stderr = streams
+
+
+def _seed() -> None:
+    random.seed(_SEED)
+    np.random.seed(_SEED)
+    torch.default_generator.manual_seed(_SEED)
+    if _has_cuda():
+        torch.cuda.manual_seed_all(_SEED)
+
+
+def _has_cuda() -> bool:
+    """Whether a card is in use: to ask for its random numbers would start it."""
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]

@@ -1,0 +1,94 @@
+"""Answers to the exercises as students write them, from the files in ``answers/``, each with its verdict.
+
+python -m tests.course.handed_in 3 11   judge the answers of lessons 3 and 11, and print those that are judged otherwise
+
+A file has a line with the number of each exercise, and below it the answers. A right answer begins with ``+``, a wrong
+one with ``-``. An answer is Python code: its value is that of its last line, or the function or class that this line
+belongs to. Code that begins with ``=`` runs before each answer of its exercise.
+"""
+
+import ast
+import math
+import random
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+import nbgrad
+from nbgrad import lab, nn, optim
+
+FOLDER = Path(__file__).parent / "answers"
+_GIVEN = {"math": math, "random": random, "np": np, "torch": torch, "nbgrad": nbgrad, "nn": nn, "optim": optim}
+
+
+class Written(NamedTuple):
+    """An answer that is not run yet.
+
+    Attributes:
+        number: of the exercise.
+        right: the verdict that it should get.
+        code: of the answer.
+        place: the file and the line where it stands.
+    """
+
+    number: str
+    right: bool
+    code: str
+    place: str
+
+    def value(self) -> Any:
+        """Run the code: the answer."""
+        tree = ast.parse(self.code, self.place)
+        names = dict(_GIVEN)
+        last = tree.body.pop()
+        if isinstance(last, ast.Expr):
+            exec(compile(tree, self.place, "exec"), names)
+            return eval(compile(ast.Expression(last.value), self.place, "eval"), names)
+        assert isinstance(last, ast.FunctionDef | ast.ClassDef), f"{self.place} has no value"
+        tree.body.append(last)
+        exec(compile(tree, self.place, "exec"), names)
+        return names[last.name]
+
+
+def written(lesson: int) -> Iterator[Written]:
+    """The answers to the exercises of a lesson."""
+    path = FOLDER / f"{lesson:02}.txt"
+    number, before = "", dict[str, str]()
+    for found in re.finditer(r"^(\S.*)\n((?:(?:  .*)?\n)*)", path.read_text("utf-8"), re.MULTILINE):
+        mark, first, more = found[1][:2], found[1][2:], re.sub(r"^  ", "", found[2], flags=re.MULTILINE)
+        code = f"{first}\n{more}"
+        if mark == "= ":
+            before[number] = code
+        elif mark in ("+ ", "- "):
+            line = path.read_text("utf-8").count("\n", 0, found.start()) + 1
+            yield Written(number, mark == "+ ", before.get(number, "") + code, f"{path.stem}.txt:{line}")
+        else:
+            number = found[1]
+
+
+def main(lessons: list[str]) -> None:
+    """Print the answers that are judged otherwise than they should be."""
+    for lesson in lessons:
+        count = wrong = 0
+        for one in written(int(lesson)):
+            count += 1
+            try:
+                outcome = lab.check(one.number, one.value())
+                said = f"{'right' if outcome.right else outcome.kind + ': ' + outcome.reason}"
+                fine = outcome.right is one.right
+            except BaseException as error:  # whatever a check raises is to be seen
+                said, fine = f"raised {type(error).__name__}: {str(error)[:200]}", False
+            if not fine:
+                wrong += 1
+            if not fine or "-v" in sys.argv:
+                print(f"{'  ' if fine else '! '}{one.place} {one.number} {'+' if one.right else '-'} {said}")
+        print(f"lesson {lesson}: {count - wrong} of {count}")
+
+
+if __name__ == "__main__":
+    main([one for one in sys.argv[1:] if one != "-v"])

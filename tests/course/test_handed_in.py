@@ -1,0 +1,23 @@
+"""Twenty wrong and ten right answers to each exercise, half of them by somebody who had not seen its check."""
+
+import pytest
+
+from nbgrad import lab
+from tests.course.handed_in import Written, written
+from tests.course.test_lab import RIGHT, WRONG
+
+ANSWERS = [one for lesson in range(1, 16) for one in written(lesson)]
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("answer", ANSWERS, ids=[one.place for one in ANSWERS])
+def test_an_answer_gets_its_verdict(answer: Written) -> None:
+    outcome = lab.check(answer.number, answer.value())
+    assert outcome.right is answer.right, outcome
+
+
+def test_each_exercise_has_enough_answers() -> None:
+    for number in lab.exercises():
+        own = [one.right for one in ANSWERS if one.number == number]
+        assert own.count(True) + len(RIGHT[number]) >= 10, number
+        assert own.count(False) + len(WRONG[number]) >= 20, number
