@@ -15,7 +15,6 @@ from nbgrad.core.engine.state import outwards
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.checkup import Check, CheckName
 from nbgrad.core.graph.finding import Finding, FindingKind
-from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.known_findings import KnownFindings
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.silence import Silence
@@ -59,11 +58,10 @@ def checked(
 
     A check one of whose rules failed has not found everything, so it is not sound.
     """
-    rows = _rows_for(case.graph)
-    looked = [guard.one_of(f"check {row.name}", row.kinds, partial(row.looks, case), ("", "")) for row in rows]
+    looked = [guard.one_of(f"check {row.name}", row.kinds, partial(row.looks, case), ("", "")) for row in CHECKS]
     failed = [one for one in guard.findings() if not silence.takes(one)]
     checks = []
-    for row, (much, missing) in zip(rows, looked, strict=True):
+    for row, (much, missing) in zip(CHECKS, looked, strict=True):
         if row.numbers and (without := case.evidence.without_numbers) is not None:
             unread = f"{without} have no numbers"
             missing = "; ".join([missing, unread]) if much and missing else unread
@@ -77,17 +75,11 @@ def checked(
     return tuple(checks), failed
 
 
-def unchecked(graph: AutogradGraph, why: str, found: list[Finding]) -> tuple[Check, ...]:
+def unchecked(why: str, found: list[Finding]) -> tuple[Check, ...]:
     """The checks of a graph of which nothing can be judged, and ``why``; what was ``found`` nevertheless."""
     return tuple(
-        Check(row.name, row.kinds, "", why, tuple([one for one in found if one.kind in row.kinds]))
-        for row in _rows_for(graph)
+        Check(row.name, row.kinds, "", why, tuple([one for one in found if one.kind in row.kinds])) for row in CHECKS
     )
-
-
-def _rows_for(graph: AutogradGraph) -> list[CheckRow]:
-    """The checks of a graph: one of them is only for graphs of other engines."""
-    return [row for row in CHECKS if row.looks is not _engine or isinstance(graph, KnownFindings)]
 
 
 def _rules(case: Examination) -> Looked:
@@ -123,13 +115,6 @@ def _finite(case: Examination) -> Looked:
 
 def _is_finite(stats: Stats) -> bool:
     return not stats.nan and not stats.inf
-
-
-def _engine(case: Examination) -> Looked:
-    assert isinstance(case.graph, KnownFindings)
-    if not (case.graph.compared or case.graph.uncompared):
-        return "", "they were not compared: draw the graph with against=True"
-    return case.graph.compared, case.graph.uncompared
 
 
 def _paths(case: Examination) -> Looked:

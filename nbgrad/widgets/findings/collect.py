@@ -85,7 +85,7 @@ class Survey:
         end = None if ending is None else guard.one_of("errors", ("failed", "inplace"), partial(ended, ending), None)
         if graph.fault is not None:  # a part of the facts is missing, so what they seem to say may be wrong
             all_found = [*([] if end is None else [end]), *guard.findings()]
-            checks = unchecked(graph, "a part of the graph is missing", all_found)
+            checks = unchecked("a part of the graph is missing", all_found)
             return cls(records, left, [], Waiting({}, set(), {}, []), {}, end, guard.findings(), [], checks)
         case = _case(graph, records, guard)
         found = rules.apply(case, guard)
