@@ -2,6 +2,7 @@
 
 import math
 from contextlib import suppress
+from inspect import getsource
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,38 @@ def test_gradients_of_leaves_alone(planted: Planted) -> None:
     if kind == "gradient":
         assert said.first.part.op is None
         assert "leaves only" in said.text
+
+
+SLIPS = [
+    ("self.grad += out.grad\n            other.grad", "self.grad = out.grad\n            other.grad", "not added"),
+    ("self.grad += other.data * out.grad", "self.grad += other.data", "local derivative alone"),
+    ("self.grad += other.data * out.grad", "self.grad += self.data * out.grad", "by the input itself"),
+    ("other.grad += self.data * out.grad", "other.grad += out.grad", "local derivative is missing"),
+    ("other.grad += self.data * out.grad", "pass", "adds nothing"),
+    ("self.data ** (other - 1)", "self.data ** other", "does not lower the exponent"),
+    ("other * self.data ** (other - 1)", "self.data ** (other - 1)", "lacks the factor n"),
+    ("(out.data > 0) * out.grad", "out.grad", "local derivative is missing"),
+    ("(out.data > 0) * out.grad", "(out.data <= 0) * out.grad", "where the input is negative"),
+    ("max(0, self.data)", "max(0, -self.data)", "relu(-x)"),
+    ("self.data * other.data, (self, other)", "self.data + other.data, (self, other)", "a + b"),
+    ("in reversed(order)", "in order", "Only the inputs of the result"),
+]
+"""Slips in micrograd's source: the right code, the wrong code, and words of the cause."""
+
+
+@pytest.mark.parametrize(("right", "wrong", "words"), SLIPS, ids=lambda one: one[:40])
+def test_slips_in_micrograd(right: str, wrong: str, words: str) -> None:
+    source = getsource(MicrogradValue)
+    assert source.count(right) == 1
+    space: dict[str, Any] = {"Any": Any}
+    exec(source.replace(right, wrong), space)
+    value = space["MicrogradValue"]
+    x, w, b, v = value(-0.7), value(-3.1), value(0.3), value(1.6)
+    h = ((x + w) * w + b).relu()
+    off = (x * v + w * b).relu()
+    loss = (h * v + x) ** 3 + h * x + off * v + x**2
+    loss.backward()
+    assert words in found(loss)[2]
 
 
 def test_a_part_that_is_wrong_only_because_of_another_is_counted() -> None:
