@@ -59,6 +59,18 @@ def test_the_message_says_what_to_write_and_that_runs(code: str, expected: str, 
         eval(remedy, NAMES)
 
 
+@pytest.mark.parametrize("position", [0, 1, 2])
+@pytest.mark.parametrize("op", ["addcmul", "addcdiv", "lerp", "where", "clamp"])
+def test_the_two_operands_of_three_that_do_not_fit_are_named(op: str, position: int) -> None:
+    operands = [nbgrad.ones(3), nbgrad.ones(3), nbgrad.ones(3)]
+    operands[position] = nbgrad.ones(2)
+    if op == "where":
+        operands[0] = operands[0] > 0
+    with pytest.raises(RuntimeError, match=r"here (2 and 3|3 and 2) meet in dimension -1") as raised:
+        getattr(nbgrad, op)(*operands)
+    assert "every pair" not in str(raised.value), "the third operand would not fit"
+
+
 def test_an_in_place_op_is_given_no_remedy_that_would_change_its_shape() -> None:
     v = nbgrad.ones(3)
     with pytest.raises(RuntimeError) as raised:

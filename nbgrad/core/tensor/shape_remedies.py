@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import combinations
 from math import prod
 
 import torch
@@ -29,8 +30,8 @@ def shape_remedy(op: OpInfo, said: str, operands: list[Named]) -> str:
     if products and len(operands) > 1 and re.search("size|shape|at least 1D", said):
         return _product(op.name, operands[0], operands[1])
     if _UNLIKE.search(said) is not None and len(operands) > 1:
-        last = operands[-2:] if op.name == "where" else operands[:2]
-        return _elementwise(op.name, last[0], last[1])
+        unlike = [(a, b) for a, b in combinations(operands, 2) if not _together(tuple(a[1].shape), tuple(b[1].shape))]
+        return _elementwise(op.name, *unlike[-1], alone=len(operands) == 2) if unlike else ""
     if (found := _SIZES.search(said)) is not None:
         return _sizes(found[1], int(found[2]))
     if (found := _JOINED.search(said)) is not None:
@@ -41,11 +42,11 @@ def shape_remedy(op: OpInfo, said: str, operands: list[Named]) -> str:
 # Element by element.
 
 
-def _elementwise(op: str, a: Named, b: Named) -> str:
+def _elementwise(op: str, a: Named, b: Named, *, alone: bool) -> str:
     shape, other = tuple(a[1].shape), tuple(b[1].shape)
     if len(shape) == len(other) == 1:
         pairs = f". To compute with every pair of their elements write {a[0]}.unsqueeze(1), of shape {(*shape, 1)}"
-        return f". {_rule(shape, other)}{'' if op.endswith('_') or op == 'where' else pairs}"
+        return f". {_rule(shape, other)}{pairs if alone and not op.endswith('_') else ''}"
     found = list(_fitting(b, shape))
     if op.endswith("_"):  # the result has to have the shape of the first
         found = [(text, fits) for text, fits in found if torch.broadcast_shapes(shape, fits) == shape]  # type: ignore[no-untyped-call]
