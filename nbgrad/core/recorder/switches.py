@@ -325,7 +325,7 @@ def _backward_patch(run: Callable[..., Any]) -> Any:
             result = _run_backward(run, t_outputs, args, kwargs)
         finally:
             _thread.runs = False
-        if torch._C._functorch.maybe_current_level() is None:
+        if torch._C._functorch.maybe_current_level() is None and not traced():  # a compiler may trace a backward
             backward_ended(t_outputs, bool(kwargs.get("accumulate_grad")))
         return result
 
