@@ -223,6 +223,11 @@ class Options:
     strict_broadcast: bool = option(
         False, "stop at an op that would stretch a tensor; it records every step", "--strict-broadcast"
     )
+    inside_compiled: bool = option(
+        False,
+        "show the ops that torch.compile traced in each of its functions, its graph breaks and why it compiled again",
+        "--inside-compiled",
+    )
     silence: str | Sequence[str] | None = option(
         None,
         "leave out findings of these kinds; graph.checkup() counts them",

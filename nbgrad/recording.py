@@ -66,6 +66,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             ask=self.ask,
             ranks=self.ranks,
             silence=self.silence,
+            inside_compiled=self.inside_compiled,
             **self.paced(),
         )
         self.seconds: dict[str, float] | None = {} if self.stages else None

@@ -259,6 +259,24 @@ def test_strict_broadcast(shell: InteractiveShell) -> None:
     assert run(shell, f"%%autograd --no-strict-broadcast\n{add}")[0].success
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin")  # of a core that is not compiled
+def test_inside_compiled(shell: InteractiveShell) -> None:
+    torch._dynamo.reset()
+    step = "torch.compile(lambda x: (x * w).sin(), backend='eager')(torch.ones(2)).sum().backward()"
+    run(shell, "import torch, nbgrad\nw = torch.ones(2, requires_grad=True)")
+    for option, ops in (("--inside-compiled", "4 ops"), ("--no-inside-compiled", "ops")):
+        setting = option == "--inside-compiled"
+        for cell in (
+            f"%%autograd {option} --view text\n{step}",
+            f"with nbgrad.record(inside_compiled={setting}, view='text'):\n    {step}",
+        ):
+            result, captured = run(shell, cell)
+            assert result.success
+            text = shown(captured)[0]
+            assert ops in text
+            assert ("compiled by eager" in text) == setting
+
+
 @pytest.mark.rotated(3)
 def test_stages(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {"fold": (boxes, "clipped"), "place": (pipeline, "answered"), "render": (svg, "_header")}

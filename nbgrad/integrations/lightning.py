@@ -1,19 +1,17 @@
 """``LightningCallback``: it records the ``fit`` of a Lightning trainer."""
 
 import logging
-from os import PathLike
 from typing import Any
 
-from nbgrad.integrations.norms import Detail
 from nbgrad.integrations.packages import wanted
-from nbgrad.integrations.training import RecordedTraining, TrainingPlan
+from nbgrad.integrations.training import RecordedTraining, RecordingCallback
 from nbgrad.integrations.writers import writer_of
 
 _lightning = wanted("LightningCallback", ("lightning.pytorch", "pytorch_lightning"), "lightning")
 _Callback: Any = _lightning.Callback
 
 
-class LightningCallback(_Callback):
+class LightningCallback(RecordingCallback, _Callback):
     """Record each ``fit`` of a trainer: findings go to the log of Lightning, and numbers to the loggers of the trainer.
 
     Example:
@@ -41,27 +39,6 @@ class LightningCallback(_Callback):
         ValueError: an argument cannot have this value.
         OSError: the folder cannot be made.
     """
-
-    def __init__(
-        self,
-        save: str | PathLike[str] | None = None,
-        *,
-        suffix: str = ".html",
-        norms: Detail | None = "module",
-        writers: Any = (),
-        **options: Any,
-    ) -> None:
-        super().__init__()
-        self._plan = TrainingPlan("LightningCallback", save, suffix, norms, tuple(writers), options)
-        self._training: RecordedTraining | None = None
-
-    @property
-    def graph(self) -> Any:
-        return None if self._training is None else self._training.graph
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the graph: a strategy may send the callback to other processes."""
-        return {**vars(self), "_training": None}
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin to record."""

@@ -269,3 +269,32 @@ class RecordedTraining(pacing.Pacer):
 def _key(one: Finding) -> tuple[Any, ...]:
     """By what a finding is known again: its text has numbers, which change, and the model gets its title at the end."""
     return one.kind, one.scope[1:], one.tensors, str(one.place)
+
+
+class RecordingCallback:
+    """A callback that records trainings: what those of all trainers have in common. Each says what its arguments are.
+
+    Attributes:
+        graph: the graph of the last training; None before the first.
+    """
+
+    def __init__(
+        self,
+        save: str | PathLike[str] | None = None,
+        *,
+        suffix: str = ".html",
+        norms: Detail | None = "module",
+        writers: Any = (),
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self._plan = TrainingPlan(type(self).__name__, save, suffix, norms, tuple(writers), options)
+        self._training: RecordedTraining | None = None
+
+    @property
+    def graph(self) -> Any:
+        return None if self._training is None else self._training.graph
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the graph, which stays in this process: a trainer may send the callback to others."""
+        return {**vars(self), "_training": None}

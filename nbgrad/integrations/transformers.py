@@ -3,14 +3,12 @@
 import sys
 from collections.abc import Iterator, Mapping
 from math import ceil, floor
-from os import PathLike
 from types import FrameType
 from typing import Any
 
 from nbgrad.integrations.abandoned import Abandonment
-from nbgrad.integrations.norms import Detail
 from nbgrad.integrations.packages import wanted
-from nbgrad.integrations.training import RecordedTraining, TrainingPlan
+from nbgrad.integrations.training import RecordedTraining, RecordingCallback
 
 _transformers = wanted("TransformersCallback", ("transformers",), "transformers")
 _Callback: Any = _transformers.TrainerCallback
@@ -19,7 +17,7 @@ _CALLERS = (__name__, "transformers.trainer_callback")
 """The modules between the loop of the trainer and a method here."""
 
 
-class TransformersCallback(_Callback):
+class TransformersCallback(RecordingCallback, _Callback):
     """Record each ``train`` of a trainer: findings go to the log of transformers, and numbers to what it reports to.
 
     Example:
@@ -50,27 +48,10 @@ class TransformersCallback(_Callback):
         OSError: the folder cannot be made.
     """
 
-    def __init__(
-        self,
-        save: str | PathLike[str] | None = None,
-        *,
-        suffix: str = ".html",
-        norms: Detail | None = "module",
-        writers: Any = (),
-        **options: Any,
-    ) -> None:
-        super().__init__()
-        self._plan = TrainingPlan("TransformersCallback", save, suffix, norms, tuple(writers), options)
-        self._training: RecordedTraining | None = None
-        self._abandonment: Abandonment | None = None
-
-    @property
-    def graph(self) -> Any:
-        return None if self._training is None else self._training.graph
+    _abandonment: Abandonment | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the graph, which stays in this process."""
-        return {**vars(self), "_training": None, "_abandonment": None}
+        return {**super().__getstate__(), "_abandonment": None}
 
     def close(self, error: BaseException | None = None) -> None:
         """Stop recording, if a ``train`` ended with an ``error``."""

@@ -2,11 +2,10 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import overload
 
-from nbgrad.core.graph.history import History, HistoryFrame
+from nbgrad.core.graph.history import FixedSequence, History, HistoryFrame
 from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.saved_graph import SavedGraph
 from nbgrad.options import GRAPH, SUFFIXES
@@ -49,7 +48,7 @@ def _natural(path: Path) -> list[str | int]:
     return [int(part) if at % 2 else part for at, part in enumerate(_NUMBERS.split(path.name))]
 
 
-class SavedRun(Sequence[SavedGraph]):
+class SavedRun(FixedSequence[SavedGraph]):
     """The graphs of a folder, in the order of their names: one program, saved several times.
 
     Args:
@@ -58,8 +57,8 @@ class SavedRun(Sequence[SavedGraph]):
     """
 
     def __init__(self, folder: str, graphs: list[SavedGraph]) -> None:
+        super().__init__(graphs)
         self.folder = folder
-        self._graphs = tuple(graphs)
 
     @property
     def history(self) -> History:
@@ -91,23 +90,11 @@ class SavedRun(Sequence[SavedGraph]):
     def _counted(self) -> Iterator[tuple[SavedGraph, int]]:
         """Each graph, and how many backwards came before its first one."""
         before = last = 0
-        for graph in self._graphs:
+        for graph in self:
             if graph.backwards <= last:
                 before, last = before + last, 0
             yield graph, before
             last = graph.backwards
-
-    def __len__(self) -> int:
-        return len(self._graphs)
-
-    @overload
-    def __getitem__(self, index: int) -> SavedGraph: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[SavedGraph, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> SavedGraph | tuple[SavedGraph, ...]:
-        return self._graphs[index]
 
     def __repr__(self) -> str:
         return f"<SavedRun {self.folder!r}: {len(self)} graphs, {self.history!r}>"

@@ -5,9 +5,11 @@ from itertools import pairwise
 from math import isfinite
 
 from nbgrad.core.engine.place import Place
+from nbgrad.core.graph.compilation import Compilation
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.losses import BackwardLoss
+from nbgrad.widgets.description.compiled import earlier, summary, times
 from nbgrad.widgets.description.format import counted, duration, number
 from nbgrad.widgets.description.totals import totals
 
@@ -38,6 +40,8 @@ def report(graph: AutogradGraph, name: str, seconds: float, *, goes_on: bool = F
         lines.append(f"  {told}")
     if graph.rank_recorder is not None:
         lines.append(f"  {_ranks(graph)}")
+    if graph.compiler is not None:
+        lines += [f"  {line}" for line in _compiled(graph.compilation)]
     if graph.fault is not None:
         lines.append(f"  a part of the graph is missing: {graph.fault}")
     checkup = graph.checkup()
@@ -84,6 +88,20 @@ def _ranks(graph: AutogradGraph) -> str:
     return f"{found.size} ranks: the gradients differ most at {worst.name}, with a spread of {number(worst.spread)}"
 
 
+def _compiled(known: Compilation) -> list[str]:
+    """The lines about torch's compiler: how much it traced, and a line for each graph break and each recompilation."""
+    found = [f"{_before(one.place)}graph break: {one.reason}{times(many)}" for one, many in known.breaks.items()]
+    for one, many in known.recompilations.items():
+        function = f" {one.function}" if one.function else ""
+        found.append(f"{_before(one.place)}compiled{function} again: {one.reason}{times(many)}")
+    return [line for line in (summary(known), *found, *earlier(known)) if line]
+
+
+def _before(place: Place | None) -> str:
+    """A place before a message, in the form of compilers."""
+    return "" if place is None else f"{where(place)}: "
+
+
 def _losses(losses: list[BackwardLoss]) -> list[str]:
     """A line for the losses of each line of the program that called a backward."""
     lines: dict[tuple[int, int], list[BackwardLoss]] = {}
@@ -127,8 +145,4 @@ def plain(text: str) -> str:
 
 def told_findings(findings: Iterable[Finding]) -> list[str]:
     """A line for each finding, in the form of compilers: file, line, severity, text, kind."""
-    return [f"{_at(one)}{one.severity}: {' '.join(str(one).split())} [{one.kind}]" for one in findings]
-
-
-def _at(finding: Finding) -> str:
-    return "" if finding.place is None else f"{where(finding.place)}: "
+    return [f"{_before(one.place)}{one.severity}: {' '.join(str(one).split())} [{one.kind}]" for one in findings]

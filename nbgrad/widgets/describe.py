@@ -26,6 +26,7 @@ from nbgrad.core.graph.slowest import Times
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
+from nbgrad.widgets.description.compiled import CompiledParts
 from nbgrad.widgets.description.concealed import concealed
 from nbgrad.widgets.description.derivatives import derived
 from nbgrad.widgets.description.details import NodeRest
@@ -112,7 +113,8 @@ def outline(graph: AnyGraph) -> Outline:
 @uncollected
 def _outline(graph: AutogradGraph) -> Outline:
     survey = Survey.of(graph, DRAWN)
-    ending, records, frames = graph.ending, survey.records, survey.frames
+    ending, compiled, frames = graph.ending, CompiledParts(graph, survey.records), survey.frames
+    records = compiled.records
     ids = {record.id: node_id(at) for at, record in enumerate(records)}
     scopes, inside = _Scopes(), _made_inside(records)
     if len(records) > LOOK:  # up to LOOK boxes are seen at once
@@ -120,16 +122,15 @@ def _outline(graph: AutogradGraph) -> Outline:
     memory = graph.known_memory(None if survey.left_out else records)
     saved = saved_by(memory)
     shown, levels = overlays(graph, records, saved)
-    added = AddedOverlays.of(records)
-    usual, roles = _usual_dtype(records), _roles(records)
-    edges, sums = _edges(records, ids, _unkept(graph, records), survey.stretched, usual)
+    added, usual, roles = AddedOverlays.of(records), _usual_dtype(records), _roles(records)
+    edges, sums = _edges(records, ids, _unkept(graph, records) | compiled.unknown, survey.stretched, usual)
     shapes = {record.id: record.shape for record in records}
     walk = StepContext(records, ids, edges)
     failure = None if ending is None else ending.failure
     # The error that ended the graph comes first. If an op raised it, ``with_failure`` puts it first, further below.
     said = survey.problems if failure is not None or survey.ended is None else [survey.ended, *survey.problems]
     wrong = _problems(said, ids)
-    history = past(frames, records, ids, _losses(graph, frames))
+    history = past(frames, survey.records, ids, _losses(graph, frames))
     most, file = WRITTEN_IN_BOX if len(records) <= LOOK else FEW, _file(records)
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
     for record, more in zip(records, measured(graph, records), strict=True):
@@ -140,6 +141,7 @@ def _outline(graph: AutogradGraph) -> Outline:
             "root": record.root,
             "numbers": [len(title), len(title) + len(value)] if value else [],
             "about": distinction(record, shapes),
+            "badges": compiled.badges.get(record.id, []),
             "rule": None if record.gradient is None else _gradient(record, record.gradient, most),
             "scope": scopes.id(inside.get(record.id, record.scope)),
             "op": record.op.name if record.op is not None else None,
@@ -150,7 +152,8 @@ def _outline(graph: AutogradGraph) -> Outline:
             "bytes": saved[record.id].size if record.id in saved else 0,
             "line": (record.line or 0) if record.file == file and record.op is not None else 0,
         }
-        rests[id] = NodeRest(record, saved.get(record.id), [*added.details.get(record.id, ()), *more], walk)
+        rows = [*compiled.rows.get(record.id, ()), *added.details.get(record.id, ()), *more]
+        rests[id] = NodeRest(record, saved.get(record.id), rows, walk)
         nodes.append(node)
     _add_badges(nodes, [*wrong, *_problems([other for one in said for other in one.group[1:]], ids)])
     raised = failure.scope if failure is not None and failure.id is None else None
@@ -162,6 +165,7 @@ def _outline(graph: AutogradGraph) -> Outline:
             *_notes(graph, records),
             *_left_out(survey),
             *rank_notes(graph),
+            *compiled.notes,
             *survey.waits.notes,
             *survey.mistakes,
             *survey.outside.mistakes,

@@ -12,8 +12,9 @@ from nbgrad.core.graph.discrepancy import Discrepancy
 from nbgrad.core.graph.discrepancy_text import headline
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.describe import outline
+from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.format import counted, number
-from nbgrad.widgets.description.ids import FRAMES, SIDES, node_id, side_and_id, side_id
+from nbgrad.widgets.description.ids import FRAMES, SIDES, side_and_id, side_id
 from nbgrad.widgets.description.outline import Outline, Rests
 from nbgrad.widgets.description.overlays import OWN, Levels, scaled
 from nbgrad.widgets.description.repeats import Run
@@ -149,10 +150,14 @@ class _Side(NamedTuple):
 
     @classmethod
     def of(cls, at: int, outline: Outline, comparison: Comparison) -> "_Side":
-        letter, name, records = SIDES[at], comparison.names[at], comparison.records[at]
+        letter, name = SIDES[at], comparison.names[at]
         known = outline.description
-        ids = {record.id: side_id(letter, node_id(place)) for place, record in enumerate(records)}
-        words = _words(at, comparison)
+        ids = {
+            rest.record.id: side_id(letter, one["id"])
+            for one in known["nodes"]
+            if isinstance(rest := outline.rests.get(one["id"]), NodeRest)
+        }
+        words = _words(at, comparison, ids)
         marks = {
             ids[record.id]: mark
             for one, mark in _first(comparison)
@@ -208,10 +213,8 @@ def _only(name: str) -> str:
     return f"≠ only in {name}"
 
 
-def _words(side: int, comparison: Comparison) -> dict[str, str]:
-    """A few words on how each node of a side differs from its counterpart, by node."""
-    letter = SIDES[side]
-    ids = {record.id: side_id(letter, node_id(at)) for at, record in enumerate(comparison.records[side])}
+def _words(side: int, comparison: Comparison, ids: dict[int, str]) -> dict[str, str]:
+    """A few words on how each node of a side differs from its counterpart, by node. ``ids`` has that of a record."""
     words = {ids[one.id]: _only(comparison.names[side]) for one in comparison.lacking[side]}
     for pair in comparison.pairs:
         if pair.differs:

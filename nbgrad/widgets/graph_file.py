@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 
 from nbgrad.core.archive import Archive, ArchiveError
 from nbgrad.core.files import replace_file
+from nbgrad.core.graph.compilation import Compilation
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.saved_facts import DEPTH, SavedFacts, read, written
 from nbgrad.core.graph.saved_graph import AnyGraph, SavedGraph
@@ -76,13 +77,17 @@ def _facts(graph: AnyGraph, drawn: Outline) -> SavedFacts:
     """The facts of a graph, with the records that are drawn."""
     if isinstance(graph, SavedGraph):
         return graph.facts
-    records = _records(drawn)
+    records, own = _records(drawn), {record.id: record for record in graph.records}
+    compilation = None if graph.compiler is None else Compilation.of(graph.compiler, list(own.values()))
+    inner = frozenset[int]() if compilation is None else compilation.inner()
     ops = sum(record.kind == "op" for record in graph.records) + graph.left_out
     memory, checkup = graph.known_memory(records), graph.checkup()
     return SavedFacts(
         name=str(graph.name),
         records=records,
-        left_out=ops - sum(record.kind == "op" for record in records),
+        compiled=[own[one.id] for one in records if one.id in own and _drawn_as(one) != _drawn_as(own[one.id])],
+        compilation=compilation,
+        left_out=ops - sum(record.kind == "op" and record.id not in inner for record in records),
         backwards=graph.backwards,
         recorded=graph.recorded,
         watch=graph.watch,
@@ -99,6 +104,11 @@ def _facts(graph: AnyGraph, drawn: Outline) -> SavedFacts:
         optimizer=0 if memory is None else memory.optimizer,
         times=times_of(graph),
     )
+
+
+def _drawn_as(record: Record) -> tuple[Any, ...]:
+    """The parts of a record that are drawn in another way if it is in a compiled graph."""
+    return record.name, record.full, record.scope, record.parents
 
 
 def _records(drawn: Outline) -> list[Record]:
@@ -163,7 +173,7 @@ def _own(document: Any) -> Any:
 
 def _outline(graph: SavedGraph, row: PictureRow) -> Outline:
     """The outline, whose unwritten texts are written from the records of the graph."""
-    description, records = row["description"], graph.records
+    description, records = row["description"], graph.drawn
     ids = {record.id: node_id(at) for at, record in enumerate(records)}
     saved = saved_by(graph.known_memory())
     edges, sums = _edges(records, description["edges"])

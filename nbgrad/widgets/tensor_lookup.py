@@ -62,7 +62,7 @@ class Holdings:
         self._rerun: Rerun | RerunError = RerunError("the graph still records: wait for the end of its block or cell")
         self._asks = ref(graph) if graph.closed and graph.questions.left(graph.records) else None
         large = {
-            node_id(at): record for at, record in enumerate(graph.records) if torch.Size(record.shape).numel() > SMALL
+            node_id(at): record for at, record in enumerate(graph.drawn) if torch.Size(record.shape).numel() > SMALL
         }
         self._notes = graph.listener.notes
         self._open: dict[str, Record] = {} if graph.closed else large

@@ -1,6 +1,6 @@
 """``Comparison``: two graphs side by side: the first op that differs, and which of their records belong together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from os import PathLike
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -10,7 +10,6 @@ from nbgrad.core.graph.counterparts import Counterparts, Side
 from nbgrad.core.graph.discrepancy import Discrepancy, DiscrepancySearch, types_apart
 from nbgrad.core.graph.discrepancy_text import NAMED, at_line, called, details, headline, told
 from nbgrad.core.graph.distance import Distance
-from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.suggestions import kind_of
@@ -19,7 +18,7 @@ _GROWTH = 1.5
 """A result is named among those where the difference grows, if it is so much farther apart than the inputs."""
 
 _GROWN = 5
-"""At most so many of them."""
+"""At most so many results where the difference grows are named."""
 
 
 @runtime_checkable
@@ -29,7 +28,10 @@ class Recorded(Protocol):
     name: str
 
     @property
-    def records(self) -> list[Record]:
+    def answers(self) -> Mapping[str, Any]:
+        """For each tensor whose gradient its reader is asked for the answer; None if there is none yet."""
+
+    def snapshot(self) -> list[Record]:
         """Every op and tensor with its statistics, sources first."""
 
 
@@ -98,7 +100,7 @@ class Comparison:
         self.left, self.right = left, right
         self.names = _names(left, right, names)
         self.rtol = rtol
-        self.records = _records(left), _records(right)
+        self.records = left.snapshot(), right.snapshot()
         found = Counterparts(Side(self.records[0]), Side(self.records[1]))
         walk = DiscrepancySearch(found, rtol)
         walk.heal()
@@ -183,20 +185,16 @@ def _is_part(rtol: Any) -> bool:
 
 def _check(graph: Any) -> None:
     """Raise unless ``graph`` can be compared."""
-    if not isinstance(graph, AutogradGraph) and (isinstance(graph, type) or not isinstance(graph, Recorded)):
+    if isinstance(graph, type) or not isinstance(graph, Recorded):
         raise TypeError(
             f"compare() takes two graphs, as of nbgrad.record or nbgrad.load, and got {kind_of(graph)}. For a graph of "
             "another process, save it there, as graph.save('step.nbgrad'), and load it here. To compare the processes "
             "of a training, open a graph in each, with nbgrad.record(ranks=True)"
         )
-    if isinstance(graph, AutogradGraph) and (asked := [name for name, one in graph.answers.items() if not one]):
+    if asked := [name for name, one in graph.answers.items() if not one]:
         raise ValueError(
             f"{graph.name!r} still asks for the gradients of {', '.join(asked)}; a comparison would show them"
         )
-
-
-def _records(graph: Recorded) -> list[Record]:
-    return graph.snapshot() if isinstance(graph, AutogradGraph) else list(graph.records)
 
 
 def _names(left: Recorded, right: Recorded, names: Any) -> tuple[str, str]:

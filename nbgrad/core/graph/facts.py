@@ -329,26 +329,18 @@ class LateStatistics:
     @property
     def value(self) -> Stats | None:
         """As ``Record.value``."""
-        return self._first("value", self._value)  # type: ignore[no-any-return]  # of the type of ``_value``
+        return self._taken("value", self._value)  # type: ignore[no-any-return]  # of the type of ``_value``
 
     def _value(self) -> Stats | None:
-        settled = self._notes.settled
-        if settled is not None:
-            told = settled.get(self._id)
-            return None if told is None else told.value
         data = self._notes.kept_value(self._id, self._fact)
         return self._notes.known.get(self._id) if data is None else summarise(data)
 
     @property
     def sample(self) -> bytes | None:
         """As the memory of ``Record.sample``."""
-        return self._first("sample", self._sample)  # type: ignore[no-any-return]  # of the type of ``_sample``
+        return self._taken("sample", self._sample)  # type: ignore[no-any-return]  # of the type of ``_sample``
 
     def _sample(self) -> bytes | None:
-        settled = self._notes.settled
-        if settled is not None:
-            told = settled.get(self._id)
-            return None if told is None else told.sample
         return self._notes.sample(self._id, self._fact)
 
     @property
@@ -371,15 +363,18 @@ class LateStatistics:
     @property
     def since(self) -> Since | None:
         """As ``Record.since``."""
-        return self._first("since", self._since)  # type: ignore[no-any-return]  # of the type of ``_since``
+        return self._taken("since", self._since)  # type: ignore[no-any-return]  # of the type of ``_since``
 
     def _since(self) -> Since | None:
-        settled = self._notes.settled
-        if settled is not None:
-            told = settled.get(self._id)
-            return None if told is None else told.since
         leaves = [] if isinstance(self._fact, Ran) else [(self._id, self._fact.thing, self.gradient)]
         return since(leaves, self._notes.changes).get(self._id)
+
+    def _taken(self, what: str, find: Callable[[], Any]) -> Any:
+        """The statistic that was taken when the graph was closed; that which ``find`` gives while it is open."""
+        settled = self._notes.settled
+        if settled is None:
+            return self._first(what, find)
+        return self._first(what, lambda: getattr(settled.get(self._id), what, None))
 
     def _first(self, what: str, find: Callable[[], Any]) -> Any:
         """The known answer; if two threads ask at once, the first answer holds for both."""

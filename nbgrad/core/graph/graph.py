@@ -26,6 +26,7 @@ from nbgrad.core.engine.user_names import in_order, is_module, loops_in
 from nbgrad.core.graph.answers import Answer, Questions, names_of
 from nbgrad.core.graph.changes import Since, since
 from nbgrad.core.graph.checkup import Checkup
+from nbgrad.core.graph.compilation import Compilation, expanded
 from nbgrad.core.graph.custom_overlay import CustomOverlay
 from nbgrad.core.graph.facts import Notes, Outer, Passed
 from nbgrad.core.graph.failure import Ending
@@ -49,6 +50,7 @@ from nbgrad.core.graph.stats import Stats, summarise_all
 from nbgrad.core.graph.thinned import KEPT, whole
 from nbgrad.core.graph.unreached import Paths, Unreached, named_tensors
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.recorder.compiler import CompilerWatch
 from nbgrad.core.recorder.kept import kept_below as kept_by_torch
 from nbgrad.core.recorder.switches import follow, follows, unfollow, unfollow_to
 from nbgrad.core.suggestions import nearest
@@ -85,6 +87,7 @@ class AutogradGraph(Queries):
         every: record the first two steps of a training loop, and then one of so many. None: the first steps, and then
             as many as ``cost`` allows. The last step is recorded too, where the loop says which one it is.
         cost: the share of the time of a loop that recording may add, if ``every`` is None.
+        inside_compiled: keep the ops that ``torch.compile`` traces, and its graph breaks and recompilations.
 
     Raises:
         RuntimeError: ``device`` is a CUDA device, and there is none; there is no process group for ``ranks``; or the
@@ -102,6 +105,7 @@ class AutogradGraph(Queries):
         modules: the names of the variables that held modules.
         rank_recorder: keeps what this process measures for ``ranks``; None where ranks are not compared.
         pace: decides which steps of a loop are recorded, and has the losses of all.
+        compiler: gets what torch's compiler does; None without ``inside_compiled``.
         listener: the observer that the engine notifies. It is a separate object of a compiled class, because calls of
             its methods have to be fast. A class written in Python may override the methods of the graph itself. From
             CPython 3.12 on, a call of a method that may be overridden takes as long as the work of a short method.
@@ -122,6 +126,7 @@ class AutogradGraph(Queries):
         silence: "str | Iterable[str] | None" = None,
         every: int | None = 1,
         cost: float = COST,
+        inside_compiled: bool = False,
     ) -> None:
         check_group(ranks)
         self.silence = silenced_kinds(silence)
@@ -136,6 +141,7 @@ class AutogradGraph(Queries):
         self._follows = 0  # the number of the thread in which torch is followed; 0 for none
         self._followed = 0  # how many graphs followed torch there before
         self.rank_recorder = RankRecorder(self.name) if ranks else None
+        self.compiler = CompilerWatch(self.listener.on_fault) if inside_compiled else None
         self._forget()
 
     def _forget(self) -> None:
@@ -169,9 +175,13 @@ class AutogradGraph(Queries):
             self._follow(followed)
             self._rest.begin(followed if self._follows else None)
             pacing.add(self.pace)
+            if self.compiler is not None:
+                self.compiler.begin()
         except BaseException:
             set_state(state)
             pacing.remove(self.pace)
+            if self.compiler is not None:
+                self.compiler.end()
             self._follows = 0
             unfollow_to(followed)
             raise
@@ -211,6 +221,8 @@ class AutogradGraph(Queries):
         if self._before is not None and (self.listener in state.observers or self._rest.is_here(state)):
             set_state(self._before)
         pacing.remove(self.pace)
+        if self.compiler is not None:
+            self.compiler.end()
         if self._rest.end():
             self._follows = 0
         if self._follows:
@@ -328,6 +340,8 @@ class AutogradGraph(Queries):
         self.listener.forget()
         if self.rank_recorder is not None:
             self.rank_recorder.forget()
+        if self.compiler is not None:
+            self.compiler.forget()
         self._forget()
 
     def name_variables(self, namespace: dict[str, Any]) -> None:
@@ -406,6 +420,35 @@ class AutogradGraph(Queries):
         shown = self.records if records is None else records
         kept = self._kept_storages(shown)
         return None if kept is None else MemoryUse(shown, kept, self._state_bytes(), self._forward_seconds())
+
+    @property
+    def compilation(self) -> Compilation:
+        """The work of torch's compiler while the graph recorded: compiled graphs, graph breaks, recompilations.
+
+        Raises:
+            RuntimeError: the graph was made without ``inside_compiled``.
+        """
+        if self.compiler is None:
+            raise RuntimeError(
+                f"{self.name!r} did not watch torch's compiler: record it with inside_compiled=True (--inside-compiled)"
+            )
+        return Compilation.of(self.compiler, self.records)
+
+    def inside(self, id: int) -> list[Record]:
+        """The records of the ops that torch's compiler traced in the compiled op ``id``, in their order.
+
+        They have no values and no gradients: the compiled program may compute other steps.
+
+        Raises:
+            KeyError: ``id`` is not that of an op of ``compilation.graphs``.
+            RuntimeError: as ``compilation``.
+        """
+        return self.compilation.inside(id, self.drawn)
+
+    @property
+    def drawn(self) -> list[Record]:
+        """The records of its picture: with ``inside_compiled`` those of the ops in compiled graphs, too."""
+        return self.records if self.compiler is None else expanded(self.records)
 
     def _state_bytes(self) -> int:
         return self._optimizer_bytes if self.closed else self.listener.training.state_bytes()

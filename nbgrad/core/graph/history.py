@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import count, takewhile
 from sys import maxsize
-from typing import NamedTuple, overload
+from typing import NamedTuple, TypeVar, overload
 
 import torch
 
@@ -112,31 +112,38 @@ class HistoryFrame:
         return f"backward {self.number}{loss}"
 
 
-class History(Sequence[HistoryFrame]):
-    """The frames of a graph, oldest first; the first and the last backward are always among them."""
+T = TypeVar("T")
 
-    def __init__(self, frames: Sequence[HistoryFrame] = ()) -> None:
-        self._frames = tuple(frames)
+
+class FixedSequence(Sequence[T]):
+    """A sequence that never changes, as a base of those that tell more than their items."""
+
+    def __init__(self, items: Sequence[T] = ()) -> None:
+        self._items = tuple(items)
 
     def __len__(self) -> int:
-        return len(self._frames)
+        return len(self._items)
 
     @overload
-    def __getitem__(self, index: int) -> HistoryFrame: ...
+    def __getitem__(self, index: int) -> T: ...
 
     @overload
-    def __getitem__(self, index: slice) -> tuple[HistoryFrame, ...]: ...
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
 
-    def __getitem__(self, index: int | slice) -> HistoryFrame | tuple[HistoryFrame, ...]:
-        return self._frames[index]
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        return self._items[index]
 
-    def __iter__(self) -> Iterator[HistoryFrame]:
-        return iter(self._frames)
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
+
+
+class History(FixedSequence[HistoryFrame]):
+    """The frames of a graph, oldest first; the first and the last backward are always among them."""
 
     def __repr__(self) -> str:
-        if not self._frames:
+        if not self._items:
             return "<History: no backward>"
-        return f"<History: {len(self._frames)} of {self._frames[-1].number} backwards>"
+        return f"<History: {len(self)} of {self[-1].number} backwards>"
 
 
 Look = tuple[str, str | None, int | None, tuple[int, ...], tuple[str, ...], int]

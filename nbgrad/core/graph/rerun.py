@@ -134,7 +134,7 @@ class Rerun:
     Attributes:
         sources: the tensors that no op made, by the ids of their records.
         calls: the ops, in their order.
-        order: the ids of all records, in their order.
+        order: the ids of all records of the picture, in their order.
         roots: the gradients that the backward began with, by the ids of records.
         plain: the ops whose inputs are found by their ids alone.
     """
@@ -159,7 +159,7 @@ class Rerun:
                 "code, too"
             )
         things = notes.things if graph.closed else graph.listener.things(graph.listener.passed())
-        self.order = [record.id for record in records]
+        self.order = [record.id for record in graph.drawn]
         self.sources: dict[int, RerunSource] = {}
         self.calls: list[Call] = []
         self.roots: dict[int, Stats | None] = {}

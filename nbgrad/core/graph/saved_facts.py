@@ -24,6 +24,7 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph import saved_settings as settings
 from nbgrad.core.graph.changes import Since
 from nbgrad.core.graph.checkup import Check
+from nbgrad.core.graph.compilation import Compilation
 from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.history import History, HistoryFrame, HistoryRecord
@@ -45,6 +46,8 @@ class SavedFacts:
 
     Attributes:
         records: those of its picture.
+        compiled: those of them whose record of the graph is another: compiled ops, and the parameters in them.
+        compilation: what torch's compiler did; None if the graph did not watch it.
         left_out: how many ops have no record here.
         notes: the sentences about the checkup itself.
         kept: the storages that the ops keep for a backward; None if they are not known.
@@ -54,6 +57,8 @@ class SavedFacts:
 
     name: str
     records: list[Record]
+    compiled: list[Record]
+    compilation: Compilation | None
     left_out: int
     backwards: int
     recorded: int
@@ -70,6 +75,14 @@ class SavedFacts:
     kept: KeptStorages | None
     optimizer: int
     times: dict[int, Times]
+
+    @property
+    def recorded_ones(self) -> list[Record]:
+        """The records of the graph: those of the picture without the ops inside of compiled graphs."""
+        if self.compilation is None:
+            return self.records
+        inner, own = self.compilation.inner(), {record.id: record for record in self.compiled}
+        return [own.get(record.id, record) for record in self.records if record.id not in inner]
 
 
 class _RecordRow(NamedTuple):
@@ -319,7 +332,10 @@ class _FactReader:
         _check_records(facts.records)
         if facts.kept is not None:
             _check_kept(facts.kept)
-        frame = facts.frame and _filled(facts.frame, facts.records)
+        if facts.compilation is not None:
+            _check_compilation(facts.compilation, facts.compiled, facts.records)
+            _check_records(facts.recorded_ones)
+        frame = facts.frame and _filled(facts.frame, facts.recorded_ones)
         return replace(facts, frame=frame, ending=facts.ending and _shown(facts.ending, frame))
 
     def _read_tables(self, tables: dict[str, Any]) -> None:
@@ -445,6 +461,18 @@ def _check_records(records: list[Record]) -> None:
     undone = [one.reduction for record in records for one in record.inputs if one.reduction is not None]
     if not all(map(_is_sum, dict.fromkeys(undone))):
         raise MismatchError("reductions whose shapes fit", "records")
+
+
+def _check_compilation(known: Compilation, compiled: list[Record], records: list[Record]) -> None:
+    """Raise a MismatchError if a compiled graph has other ops than those of the picture."""
+    ops = {record.id for record in records if record.kind in ("op", "constant")}
+    inner = [id for one in known.graphs for id in one.ops]
+    outer = [*known.earlier, *[one.id for one in known.graphs]]
+    own = {record.id for record in compiled}
+    if len({*inner}) != len(inner) or not {*inner, *outer} <= ops or not {*inner}.isdisjoint([*outer, *own]):
+        raise MismatchError("compiled graphs with ops of the picture", "compilation")
+    if min((*known.breaks.values(), *known.recompilations.values()), default=1) < 1 or known.traced < 0:
+        raise MismatchError("numbers of what has happened", "compilation")
 
 
 def _check_kept(kept: KeptStorages) -> None:

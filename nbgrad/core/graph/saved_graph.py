@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from nbgrad.core.graph.changes import Since
 from nbgrad.core.graph.checkup import Checkup
+from nbgrad.core.graph.compilation import Compilation
 from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
@@ -50,7 +51,7 @@ class SavedGraph(Queries):
     @property
     def records(self) -> list[Record]:
         """As ``AutogradGraph.records``: those of the picture, with all their statistics."""
-        return list(self.facts.records)
+        return list(self.facts.recorded_ones)
 
     def snapshot(self) -> list[Record]:
         """As ``records``."""
@@ -135,6 +136,32 @@ class SavedGraph(Queries):
         return None if kept is None else MemoryUse(self.facts.records, kept, self.facts.optimizer, seconds)
 
     @property
+    def compilation(self) -> Compilation:
+        """As ``AutogradGraph.compilation``.
+
+        Raises:
+            RuntimeError: the graph did not watch torch's compiler.
+        """
+        if self.facts.compilation is None:
+            raise RuntimeError(
+                f"{self.file}: {self.name!r} did not watch torch's compiler: record it with inside_compiled=True"
+            )
+        return self.facts.compilation
+
+    def inside(self, id: int) -> list[Record]:
+        """As ``AutogradGraph.inside``.
+
+        Raises:
+            KeyError, RuntimeError: as there.
+        """
+        return self.compilation.inside(id, self.drawn)
+
+    @property
+    def drawn(self) -> list[Record]:
+        """As ``AutogradGraph.drawn``."""
+        return list(self.facts.records)
+
+    @property
     def times(self) -> dict[int, Times]:
         """As ``TimedGraph.times``; empty if the graph had no clock."""
         return dict(self.facts.times)
@@ -194,7 +221,7 @@ class SavedGraph(Queries):
         raise AttributeError(lacks, name=name, obj=self)
 
     def __repr__(self) -> str:
-        ops = sum(record.kind == "op" for record in self.facts.records)
+        ops = sum(record.kind == "op" for record in self.records)
         return f"<SavedGraph {self.name!r}: {ops + self.left_out} ops, {self.backwards} backwards, of {self.file}>"
 
 

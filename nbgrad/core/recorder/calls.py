@@ -23,7 +23,7 @@ from nbgrad.core.engine.state import State, current, live
 from nbgrad.core.engine.torch_origins import KEY, owner_of, shape_of
 from nbgrad.core.engine.torch_reads import read_tensor
 from nbgrad.core.recorder.foreseen import tap
-from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, Unlisted, called, tensors_in, unlisted
+from nbgrad.core.recorder.functions import CUT, INNER, KNOWN, PLAIN, Called, Unlisted, called, tensors_in, with_several
 from nbgrad.core.recorder.nodes import ACCUMULATES, adopt, is_direct, origin_in
 from nbgrad.core.recorder.python_functions import INSIDE, OUTSIDE, RETURNS, RUNNING, ask_no_more, asked, returned, where
 from nbgrad.core.recorder.tracebacks import traceless
@@ -106,6 +106,13 @@ def _run(
         finally:
             unmute(guard)
     return result
+
+
+def run_recorded(known: Called, function: Callable[..., Any], args: tuple[Any, ...], state: State) -> Any:
+    """``function(*args)``, whose results learn, recorded as the op ``known``: torch shows it to no mode."""
+    if _level() is None and _records() and not state.inference and not traced():
+        return _recorded(known, args, None, function, args, None, state, is_heard())
+    return function(*args)
 
 
 def _place(state: State) -> int:
@@ -453,7 +460,7 @@ def _several(node: Node, result: Any, follows: bool) -> Any:
         first.grad_fn.metadata[KEY] = node
         return first
     if not node.op.several:
-        node.op = unlisted(node.op.name, max(1, len(node.edges)), True)
+        node.op = with_several(node.op, max(1, len(node.edges)))
     if type(node.op) is Unlisted:
         node.direct = alone and is_direct(first.grad_fn, node.edges)
     for index, one in enumerate(made):

@@ -41,7 +41,7 @@ class Unlisted(OpInfo):
     def __init__(self, name: str, count: int, several: bool = False) -> None:
         self.name = name
         self.forward = getattr(torch, name, torch.Tensor)
-        self.doc = ""
+        self.doc = _DOCS.get(name, "")
         self.formula = rf"\mathrm{{{name.replace('_', chr(92) + '_')}}}"
         self.inputs = ("input",) if count == 1 else tuple(f"input {position}" for position in range(1, count + 1))
         self.optional, self.arity = 0, count
@@ -53,11 +53,30 @@ class Unlisted(OpInfo):
         self.differentiable, self.no_gradient = True, ()
         self.rules = {}
 
+    def with_several(self, count: int) -> "Unlisted":
+        """The same op with ``count`` inputs, where each of its outputs has a gradient."""
+        return unlisted(self.name, count, True)
+
+
+COMPILED = "CompiledFunction"
+"""Torch's name for a function that ``torch.compile`` has compiled."""
+
+_DOCS = {
+    COMPILED: "A function that torch.compile has compiled: it ran as one op. --inside-compiled, or "
+    "inside_compiled=True in nbgrad.record, shows the ops that the compiler traced in it."
+}
+"""The docstrings of ops of torch's that are not in the table."""
+
 
 @cache
 def unlisted(name: str, count: int, several: bool = False) -> Unlisted:
     """The op ``name`` of ``count`` tensors, which the table does not have; ``several``: each output has a gradient."""
     return Unlisted(name, count, several)
+
+
+def with_several(op: OpInfo, count: int) -> Unlisted:
+    """The op of torch's like ``op``, with ``count`` inputs, where each of several outputs has a gradient."""
+    return op.with_several(count) if isinstance(op, Unlisted) else unlisted(op.name, count, True)
 
 
 PLAIN, OP, INNER, CUT, READ = 0, 1, 2, 3, 4

@@ -325,7 +325,7 @@ def _backward_patch(run: Callable[..., Any]) -> Any:
             result = _run_backward(run, t_outputs, args, kwargs)
         finally:
             _thread.runs = False
-        if torch._C._functorch.maybe_current_level() is None:
+        if torch._C._functorch.maybe_current_level() is None and not traced():  # a compiler may trace a backward
             _, _, create_graph, *_ = args
             backward_ended(t_outputs, bool(kwargs.get("accumulate_grad")), bool(create_graph))
         return result
