@@ -1,6 +1,5 @@
 // The live view of one picture: its drawn part, the selection, and the actions of the tools.
 
-import type { ZoomTransform } from "d3-zoom";
 import { Answers } from "./answers";
 import { Camera } from "./camera";
 import { copied } from "./clipboard";
@@ -10,6 +9,7 @@ import type { Box, Picture, Ranked, Step } from "./description";
 import { attribute, button, flag, html, listen, svg } from "./dom";
 import { between, matches, reach } from "./find";
 import { folded } from "./geometry";
+import type { Placement } from "./gestures";
 import { HoverCard } from "./hover_card";
 import { type Keyed, Keys } from "./keys";
 import { Memory } from "./memory";
@@ -69,7 +69,7 @@ export class View implements Touched, Keyed, Tools {
   chosen: SVGGElement | null = null;
   #pathFrom: string | null = null;
   #covered: [number, number] = [0, 0]; // how much of the stage the panel covers: at the right, and at the bottom
-  #origin: ZoomTransform | null = null; // where the reader was before being led elsewhere
+  #origin: Placement | null = null; // where the reader was before being led elsewhere
   readonly #return = button("↩ Back", "Back to where you were", "return", () => this.#goBack());
   #tool: HTMLElement | null = null; // that opened the panel
   #overlaid = "";
