@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import lines_of
-from nbgrad.widgets.description.schema import Box, Description, Edge, Form, Layout, Node, Picture, Scope
+from nbgrad.widgets.description.schema import Box, Description, Edge, Form, Jump, Layout, Node, Picture, Scope
 from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, gradient_width, text_width, wrap
 from nbgrad.widgets.description.told import LISTED, told, unlisted
 from nbgrad.widgets.layout.card import (
@@ -33,6 +33,7 @@ from nbgrad.widgets.layout.card import (
     bar_height,
 )
 from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, sides, tip, tip_points
+from nbgrad.widgets.layout.jumps import SIGN_SIZE
 from nbgrad.widgets.layout.parts import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
 from nbgrad.widgets.optional_packages import PartError, loading, needs
 from nbgrad.widgets.render.palette import BARS, EDGES, FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, heat
@@ -235,6 +236,7 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
     present: set[str] = {node["kind"] for node in picture["description"]["nodes"]}
     present |= {"root"} if any(node["root"] for node in picture["description"]["nodes"]) else set()
     present |= {"mark"} if picture["layout"]["marks"] else set()
+    present |= {"jump"} if picture["layout"]["jumps"] else set()
     for edge in [one for one in edges if picture["layout"]["edges"][one["id"]]]:
         present |= {"faint"} if edge["gradient"] is None else {"value", "back"} if edge["gradient"] else {"value"}
     x = _MARGIN
@@ -304,6 +306,8 @@ def _sample(key: str, x: float, y: float) -> list[str]:
     box: Box = {"x": x, "y": y - 7, "width": 26, "height": 14}
     if key == "mark":
         return [_rect(box, 7, "mark"), _text("Σ", (x + 13, y + 4), 10, "ink", anchor="middle")]
+    if key == "jump":
+        return [_rect(box, 7, "jump"), _text("a", (x + 13, y + 4), 11, "ink", anchor="middle")]
     if key == "root":
         return [_rect(box, 4, "root", 2.5), _marker(x + 13, y)]
     return _shape(key, box)
@@ -344,6 +348,16 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
                 anchor="middle",
             )
             yield "</g>"
+    for jump in layout["jumps"]:
+        yield f"<g>{_jump(jump)}</g>"
+
+
+def _jump(jump: Jump) -> str:
+    """The sign at one end of a line that is not drawn: its letters, and what stands at the other end."""
+    at = (_middle(jump["box"]), jump["box"]["y"] + 11.5)
+    letters = _text(jump["letters"], at, SIGN_SIZE, "ink", anchor="middle", bold=True).removesuffix("</text>")
+    name = f'<tspan dx="4" font-weight="normal">{escape(jump["text"])}</tspan>' if jump["text"] else ""
+    return f"{_rect(jump['box'], 7, 'jump', 1)}{letters}{name}</text>"
 
 
 def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
@@ -357,6 +371,10 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         taken = edge["target"] in moment.computed
         lines = _lines(edge, layout) if came or edge["gradient"] is None else _lines(edge, layout)[:2]
         yield f'<g opacity="{1 if taken else _PALE}">{"".join(lines)}</g>'
+    targets = {edge["id"]: edge["target"] for edge in description["edges"]}
+    for jump in layout["jumps"]:
+        taken = any(targets[edge] in moment.computed for edge in jump["edges"])
+        yield f'<g opacity="{1 if taken else _PALE}">{_jump(jump)}</g>'
     hidden = _hidden(picture)
     for node in _shown(picture):
         known = node["id"] in moment.reached

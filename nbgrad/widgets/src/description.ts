@@ -318,6 +318,14 @@ export interface Box {
   height: number;
 }
 
+export interface Jump {
+  letters: string;
+  text: string;
+  node: string;
+  edges: string[];
+  box: Box;
+}
+
 export interface Layout {
   width: number;
   height: number;
@@ -326,6 +334,7 @@ export interface Layout {
   labels: Record<string, Box>;
   marks: Record<string, Box>;
   scopes: Record<string, Box>;
+  jumps: Jump[];
   forms: Record<string, Form>;
   shrunk: Record<string, number>;
 }

@@ -2,7 +2,7 @@
 
 import { BARS, FOLDED, MEANING, SIGNS } from "./constants";
 import { BADGES, loops } from "./draw";
-import type { Description } from "./description";
+import type { Description, Layout } from "./description";
 import { attribute, button, flag, html, listen } from "./dom";
 import { classColour, placeOf, wrong } from "./model";
 import { lookFor, THUMBNAILS } from "./thumbnails";
@@ -176,7 +176,7 @@ const KEYS: [string, string][] = [
 ];
 
 /** The signs that this picture has, and the keys. */
-export function legendPanel(description: Description): HTMLElement[] {
+export function legendPanel(description: Description, { jumps }: Layout): HTMLElement[] {
   const legend = html("div", { class: "nbg-legend" });
   const { nodes, edges, name, summary, memory } = description;
   const came = edges.some((edge) => edge.gradient);
@@ -187,6 +187,7 @@ export function legendPanel(description: Description): HTMLElement[] {
     ...Object.entries({ ...MEANING, folded }).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
     [nodes.some((node) => node.root), "root", `⬆ ${SIGNS.root}`],
     [edges.some((edge) => edge.reduction), "mark", `Σ ${SIGNS.mark}`],
+    [jumps.length > 0, "jump", `a: ${SIGNS.jump}`],
     [edges.some((edge) => edge.gradient !== null), "came", SIGNS.value],
     [came, "back", SIGNS.back],
     [edges.some((edge) => edge.gradient === null), "none", SIGNS.faint],

@@ -5,8 +5,9 @@ import { Camera } from "./camera";
 import { copied } from "./clipboard";
 import { CodeLines } from "./code_lines";
 import { LEGIBLE } from "./constants";
-import type { Box, Picture, Ranked, Step } from "./description";
+import type { Box, Jump, Picture, Ranked, Step } from "./description";
 import { attribute, button, flag, html, listen, svg } from "./dom";
+import { farEnds } from "./draw";
 import { between, matches, reach } from "./find";
 import { folded } from "./geometry";
 import type { Placement } from "./gestures";
@@ -257,6 +258,12 @@ export class View implements Touched, Keyed, Tools {
     if (!element || !edge) return;
     this.#choose(element, markPanel(this.scene.description, edge, this));
     if (!here) this.#show(this.scene.boxOf(element) ?? this.scene.box(edge.target));
+  }
+
+  /** Go to where the lines of a jump go on: with each click to another one of these boxes. */
+  hop(jump: Jump): void {
+    const ends = farEnds(jump, this.scene.description);
+    this.node(ends[(ends.indexOf(this.chosen?.dataset["nodeId"] ?? "") + 1) % ends.length] ?? "");
   }
 
   /** Note where the reader comes from, for the way back. */
@@ -553,7 +560,7 @@ export class View implements Touched, Keyed, Tools {
 
   reductions = (): void => this.#list(reductionsPanel);
   findings = (): void => this.#list(findingsPanel);
-  legend = (): void => this.#list(legendPanel);
+  legend = (): void => this.#list((description) => legendPanel(description, this.scene.picture.layout));
 
   /** Open the list of a tool and give it the focus. When the list closes, the tool has the focus again. */
   #list(panel: typeof findingsPanel): void {
