@@ -67,6 +67,7 @@ from nbgrad.widgets.description.totals import totals
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
+from nbgrad.widgets.findings.outcome import outcome
 from nbgrad.widgets.optional_packages import loading
 
 _ROLES = frozenset(
@@ -177,6 +178,7 @@ def _outline(graph: AutogradGraph) -> Outline:
         "colour": next((one["key"] for one in reversed(shown) if one["key"].startswith(OWN)), ""),
         "verdicts": _verdicts(survey, scopes, nodes),
         "problems": wrong,
+        "outcome": outcome(graph, survey),
         "checked": survey.checkup.lines,
         "history": history.history,
         "memory": living,

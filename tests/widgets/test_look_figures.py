@@ -176,7 +176,8 @@ def test_the_summary_counts_what_is_right() -> None:
     )
     line = markdown([look(), bad]).splitlines()[2]
     assert line == (
-        "| net | 3 of 20 (390x700) | 1 | 4.0 | 90 % | 40 % | 1,200, 2,400 | 90, 700 | 200 | 1000x520, 388x400 | 1.00 + 0.20 | 4.0, 2 "
+        "| net | 3 of 20 (390x700) | 1 | 4.0 | 90 % | 40 % | 1,200, 2,400 | 90, 700 | 200 "
+        "| 1000x520, 388x400 | 1.00 + 0.20 | 4.0, 2 "
         "| opening 1, fit 2 |"
     )
 

@@ -440,6 +440,7 @@ class Description(TypedDict):
     twins: dict[str, str]  # of two graphs side by side, the counterpart of each node and scope, both ways
     verdicts: list[Verdict]
     problems: list[Problem]
+    outcome: str  # of all checks: "✓ no findings in 11 checks"; empty where there are findings
     checked: list[str]  # what was looked at and is sound, a line for each check; then what could not be judged
     history: History
     hidden: Hidden
@@ -458,7 +459,7 @@ def plain_description(version: int, name: str, summary: str) -> Description:
     return Description(
         version=version, name=name, summary=summary, totals="", notes=[], stopped=False, nodes=[], edges=[], scopes=[],
         ops={}, formulas={}, steps=[], overlays=[], colour="", copies={}, twins={}, verdicts=[], problems=[],
-        checked=[], history=history, hidden=Hidden(reductions=[], nodes=[]), memory=None, living=[],
+        outcome="", checked=[], history=history, hidden=Hidden(reductions=[], nodes=[]), memory=None, living=[],
         ranking=Ranking(columns=[], rows=[], parents={}, note=""),
     )  # fmt: skip
 

@@ -39,6 +39,7 @@ INKS = {
     "note": ("#8a4b00", "#f0b840"),
     "rule": ("#b8430a", "#ff9d5c"),
     "alarm": ("#c1121f", "#ff6b6b"),
+    "sound": ("#177d3d", "#5cd68a"),
     "halo": ("#f5f7fa", "#1a2029"),
 }
 """The text, on a light and on a dark page."""

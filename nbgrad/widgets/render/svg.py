@@ -193,6 +193,9 @@ def _header(rows: list[str], picture: Picture, width: float, moment: Moment | No
     for line in wrap(about, 12, width):
         rows.append(_text(line, (_MARGIN, y), 12, "muted"))
         y += _ROW
+    if description["outcome"]:
+        rows.append(_outcome(description, y))
+        y += _ROW
     marks = marks_of(description)
     indent = 12.0 + 8 * any(len(mark) > 1 for mark in marks.values())
     for text, role, finding in _sentences(description):
@@ -202,6 +205,15 @@ def _header(rows: list[str], picture: Picture, width: float, moment: Moment | No
             rows.append(_text(line, (_MARGIN + indent, y), 12, role))
             y += _ROW
     return y - 4
+
+
+def _outcome(description: Description, y: float) -> str:
+    """That nothing is wrong: a pointer that rests on it is told what was looked at. Many fonts have no ✓."""
+    said, sound = description["outcome"].removeprefix("✓ "), description["outcome"].startswith("✓")
+    title, role = _title("\n".join(description["checked"])), "sound" if sound else "muted"
+    tick = f"M{_n(_MARGIN + 1)} {_n(y - 4)}l3 3.5 5 -8"
+    sign = f'<path class="nbgs-sound-sign" d="{tick}" fill="none" stroke="{INKS["sound"][0]}" stroke-width="1.8"/>'
+    return f"<g>{title}{sign * sound}{_text(said, (_MARGIN + 13 * sound, y), 12, role)}</g>"
 
 
 _ERRORS = ("nan", "failed", "inplace")

@@ -302,6 +302,7 @@ export interface Description {
   twins: Record<string, string>;
   verdicts: Verdict[];
   problems: Problem[];
+  outcome: string;
   checked: string[];
   history: History;
   hidden: Hidden;
