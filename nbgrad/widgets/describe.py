@@ -26,6 +26,7 @@ from nbgrad.core.graph.slowest import Times
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
+from nbgrad.widgets.description.changed_views import PASSED, changed_views
 from nbgrad.widgets.description.concealed import concealed
 from nbgrad.widgets.description.derivatives import derived
 from nbgrad.widgets.description.details import NodeRest
@@ -492,7 +493,7 @@ def _edges(
     usual: torch.dtype | None,
 ) -> tuple[list[Edge], dict[str, ReductionRest]]:
     """The edges, in the order of the ops and of their inputs; and the unwritten texts of the reductions, by edge id."""
-    made = {record.id: record for record in records}
+    made, views = {record.id: record for record in records}, changed_views(records)
     edges, rests = list[Edge](), dict[str, ReductionRest]()
     for record in records:
         for at, taken in enumerate(record.inputs):
@@ -506,6 +507,8 @@ def _edges(
             told = "not kept" if record.id in unkept and source.kind != "constant" else None
             if came is not None:
                 told = f"{back}, {amount(came, FEW)}"
+            elif views.get(source.id) is record:
+                told = PASSED
             edge: Edge = {
                 "id": edge_id(len(edges)),
                 "source": ids[source.id],

@@ -456,7 +456,9 @@ def _node(node: Node, layout: Layout, colour: str, marks: dict[str, str]) -> Ite
     kind, box, rule = node["kind"], layout["nodes"][node["id"]], layout["texts"].get(node["id"])
     form = layout["forms"].get(node["id"], "card")
     bars = "" if node["bars"] is None else f"; bars: {node['bars']['text']}"
-    title = f"{lines_of(node)[0]} ({FOLDED['loop'] if loops_over(node) else LEGEND[kind]}){bars}"
+    why = [one["text"] for one in node["details"] if one["term"] == "gradient" and "role" not in one]
+    meaning = FOLDED["loop"] if loops_over(node) else LEGEND[kind]
+    title = f"{lines_of(node)[0]} ({meaning}){bars}{''.join(f'; gradient {text}' for text in why)}"
     yield f"<g>{_title(title)}"
     if kind == "folded":
         box = {**box, "width": box["width"] - BEHIND, "height": box["height"] - BEHIND}
