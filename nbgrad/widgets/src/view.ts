@@ -75,6 +75,7 @@ export class View implements Touched, Keyed, Tools {
   #tool: HTMLElement | null = null; // that opened the panel
   #overlaid = "";
   #sought = (): void => {}; // goes on to what is in a module that will be unfolded: the match of a search, or a row of the table
+  #detailed = ""; // the nodes for which the kernel was asked for more detail
   #asked: string[] = []; // the modules that the kernel was asked to fold or unfold
   #hinting = 0;
   #resizing = 0; // the timer before the kernel is asked to lay the picture out for another stage
@@ -309,6 +310,21 @@ export class View implements Touched, Keyed, Tools {
     const box = this.scene.hull(lit);
     if (box) this.#camera.show(box);
     this.#offer();
+    const { kernel, chosen } = this;
+    const detailed = lit.join();
+    if (!kernel || kernel.gone || this.whatIf?.on || detailed === this.#detailed || !lit.some((id) => this.scene.picture.layout.forms[id])) return;
+    this.#detailed = detailed;
+    this.#sought = () => {
+      this.node(chosen?.dataset["nodeId"] ?? "", true);
+      this.#light(ids);
+    };
+    this.#ask(kernel, {}); // with more in these boxes
+  }
+
+  /** The nodes that keep most of their lines in another layout: those that are highlighted, else the chosen one and those of the marked line. */
+  get #near(): string[] {
+    const kept = this.#stage.matches(".nbg-only") ? ":not(.nbg-out)" : ".nbg-chosen, .nbg-of-line";
+    return [...this.scene.drawing.nodes].flatMap(([id, element]) => (element.matches(kept) ? [id] : []));
   }
 
   get place(): Place {
@@ -394,13 +410,13 @@ export class View implements Touched, Keyed, Tools {
     if (!other(base.stage) || !other(this.#told)) return;
     this.#told = stage;
     this.#offered = true;
-    kernel.ask({ stage });
+    kernel.ask({ stage, near: this.#near });
   }
 
   /** Another picture, if a kernel can make one. */
   #ask(kernel: Kernel, request: Parameters<Kernel["ask"]>[0]): void {
     this.#expected = true;
-    kernel.ask(request);
+    kernel.ask({ ...request, near: this.#near });
     this.#say(kernel.gone ? GONE : ASKED);
   }
 
