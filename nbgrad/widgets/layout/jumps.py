@@ -104,6 +104,7 @@ class _Signs:
 
     def __init__(self, parts: PictureParts, layout: Layout, direction: Direction, long: list[Edge]) -> None:
         self._layout, self._direction, self._long = layout, direction, long
+        self._known: dict[tuple[str, bool], float] = {}
         self._names = {node["id"]: node["label"][0] for node in parts.placed["nodes"]}
         ids = {edge["id"] for edge in long}
         self._taken = [
@@ -205,10 +206,16 @@ class _Signs:
         return f"{'→ ' if end.leaves else ''}{', '.join(names[:_NAMES])}{more}"
 
     def _width(self, end: _End, edges: list[Edge], letters: Iterable[str], *, named: bool) -> float:
-        text = [text_width(" ".join(letters), SIGN_SIZE, bold=True)]
+        text = self._wide(" ".join(letters), bold=True)
         if named:
-            text += [_GAP, text_width(self._name(end, edges), SIGN_SIZE)]
-        return round(sum(text) * WIDER + 2 * _PAD)
+            text += _GAP + self._wide(self._name(end, edges), bold=False)
+        return round(text * WIDER + 2 * _PAD)
+
+    def _wide(self, text: str, *, bold: bool) -> float:
+        """The width of a text, which is measured once."""
+        if (text, bold) not in self._known:
+            self._known[text, bold] = text_width(text, SIGN_SIZE, bold=bold)
+        return self._known[text, bold]
 
     def _jump(self, end: _End, edges: list[Edge], letters: Mapping[str, str], spot: _Spot, named: bool) -> Jump:
         own = [letters[source] for source in dict.fromkeys(edge["source"] for edge in edges)]
