@@ -1,4 +1,4 @@
-"""What came of all checks of a graph, in few words: for the head of its picture."""
+"""The outcome of all checks of a graph, in few words: for the head of its picture."""
 
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.graph import AutogradGraph
@@ -24,7 +24,7 @@ def outcome(graph: AutogradGraph, survey: Survey) -> str:
 
 
 def _limit(graph: AutogradGraph, survey: Survey) -> str:
-    """What was not looked at; empty if that is nothing."""
+    """The part that was not looked at; empty if there is none."""
     if survey.left_out:
         return f"{counted(survey.left_out, 'op')} were not looked at"
     if graph.ending is not None:

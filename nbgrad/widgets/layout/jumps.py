@@ -53,7 +53,7 @@ def _length(run: Run) -> float:
     return sum(hypot(x - a, y - b) for (a, b), (x, y) in pairwise(run))
 
 
-class _End(NamedTuple):
+class _LineEnd(NamedTuple):
     """One end of long lines: at their source or at their target."""
 
     node: str
@@ -126,25 +126,25 @@ class _Signs:
         spots = dict(self._placed())
         drawn = [edge for edge in self._long if _ends(edge) <= spots.keys()]
         letters = dict(zip(dict.fromkeys(edge["source"] for edge in drawn), _letters(), strict=False))
-        at: defaultdict[_End, list[Edge]] = defaultdict(list)
+        at: defaultdict[_LineEnd, list[Edge]] = defaultdict(list)
         for edge in drawn:
             for end in _ends(edge):
                 at[end].append(edge)
         edges, labels = dict(self._layout["edges"]), dict(self._layout["labels"])
         for edge in drawn:
             labels.pop(edge["id"], None)
-            leaves, comes = (spots[_End(edge[end], end == "source")][0].stub() for end in ("source", "target"))
+            leaves, comes = (spots[_LineEnd(edge[end], end == "source")][0].stub() for end in ("source", "target"))
             edges[edge["id"]] = [leaves, comes[::-1]]
         jumps = [self._jump(end, at[end], letters, *spots[end]) for end in sorted(at, key=self._reading)]
         return {**self._layout, "edges": edges, "labels": labels, "jumps": jumps}
 
-    def _reading(self, end: _End) -> tuple[float, float, bool]:
+    def _reading(self, end: _LineEnd) -> tuple[float, float, bool]:
         box = self._layout["nodes"][end.node]
         return box["y"], box["x"], end.leaves
 
-    def _placed(self) -> Iterator[tuple[_End, tuple[_Spot, bool]]]:
+    def _placed(self) -> Iterator[tuple[_LineEnd, tuple[_Spot, bool]]]:
         """The place of the sign of each end, and whether it has room for a name."""
-        at: dict[_End, list[Edge]] = {}
+        at: dict[_LineEnd, list[Edge]] = {}
         for edge in self._long:
             for end in _ends(edge):
                 at.setdefault(end, []).append(edge)
@@ -155,7 +155,7 @@ class _Signs:
                 self._taken.append(spot.taken(self._width(end, edges, ["a"], named=named)))
                 yield end, (spot, named)
 
-    def _free(self, end: _End, edges: list[Edge]) -> Iterator[tuple[float, _Spot, bool]]:
+    def _free(self, end: _LineEnd, edges: list[Edge]) -> Iterator[tuple[float, _Spot, bool]]:
         """The places where a sign covers no box and no text, with their prices."""
         for rank, spot in enumerate(self._spots(end)):
             for named in (True, False):
@@ -172,7 +172,7 @@ class _Signs:
         near = chain.from_iterable(self._points.get(cell, ()) for cell in product(columns, rows))
         return sum(_holds(box, point) for point in near)
 
-    def _spots(self, end: _End) -> Iterator[_Spot]:
+    def _spots(self, end: _LineEnd) -> Iterator[_Spot]:
         """The places around a box, the best one first: not where other lines begin or end."""
         box = self._layout["nodes"][end.node]
         x, y, width, height = box["x"], box["y"], box["width"], box["height"]
@@ -196,8 +196,8 @@ class _Signs:
             and box["y"] + box["height"] <= self._layout["height"] - _ROOM
         )
 
-    def _name(self, end: _End, edges: list[Edge]) -> str:
-        """What stands at the other end: at most two names, and how many more there are."""
+    def _name(self, end: _LineEnd, edges: list[Edge]) -> str:
+        """The names at the other end: at most two, and how many more there are."""
         far = dict.fromkeys(edge["target" if end.leaves else "source"] for edge in edges)
         names = [clip(self._names[node], _LETTERS) for node in far]
         if end.leaves:  # the names at a target are in the order of its letters
@@ -205,7 +205,7 @@ class _Signs:
         more = f" +{len(names) - _NAMES}" if len(names) > _NAMES else ""
         return f"{'→ ' if end.leaves else ''}{', '.join(names[:_NAMES])}{more}"
 
-    def _width(self, end: _End, edges: list[Edge], letters: Iterable[str], *, named: bool) -> float:
+    def _width(self, end: _LineEnd, edges: list[Edge], letters: Iterable[str], *, named: bool) -> float:
         text = self._wide(" ".join(letters), bold=True)
         if named:
             text += _GAP + self._wide(self._name(end, edges), bold=False)
@@ -217,7 +217,7 @@ class _Signs:
             self._known[text, bold] = text_width(text, SIGN_SIZE, bold=bold)
         return self._known[text, bold]
 
-    def _jump(self, end: _End, edges: list[Edge], letters: Mapping[str, str], spot: _Spot, named: bool) -> Jump:
+    def _jump(self, end: _LineEnd, edges: list[Edge], letters: Mapping[str, str], spot: _Spot, named: bool) -> Jump:
         own = [letters[source] for source in dict.fromkeys(edge["source"] for edge in edges)]
         return {
             "letters": " ".join(own),
@@ -228,8 +228,8 @@ class _Signs:
         }
 
 
-def _ends(edge: Edge) -> set[_End]:
-    return {_End(edge["source"], leaves=True), _End(edge["target"], leaves=False)}
+def _ends(edge: Edge) -> set[_LineEnd]:
+    return {_LineEnd(edge["source"], leaves=True), _LineEnd(edge["target"], leaves=False)}
 
 
 def _letters() -> Iterator[str]:
