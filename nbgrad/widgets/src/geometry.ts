@@ -86,7 +86,7 @@ export function folded(base: Picture, closed: Set<string>): Picture {
       const result = leaving.size === 1 ? inside.find(({ id }) => leaving.has(id)) : undefined; // all that leaves it is one tensor
       if (result) [one.label, one.rule] = [[...one.label, ...result.label.slice(1, 2)], result.rule];
       nodes.push(one);
-      const [width, height] = [Math.max(96, 7.2 * Math.max(scope.label.length, 0.85 * scope.folds.length) + 33), 18 + 14 * one.label.length];
+      const [width, height] = [Math.max(96, 7.2 * Math.max(scope.label.length, 0.85 * Math.max(scope.folds.length, `${one.label[2] ?? ""}   ${one.rule ?? ""}`.length)) + 33), 18 + 14 * one.label.length];
       const [x, y] = [around.x + (around.width - width) / 2, around.y + (around.height - height) / 2];
       boxes[stand] = { x, y, width, height };
     }
