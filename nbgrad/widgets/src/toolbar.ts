@@ -31,7 +31,7 @@ const plain = (text: string): string => text.replace(/\s+/g, " ");
 /** The title and what it adds up to, in one line; a pointer that rests on it gets all of its words. */
 export function titleOf({ name, summary, totals, memory, outcome, checked }: Description): HTMLElement {
   const whole = memory ? `${summary}; ${memory.text}` : summary;
-  return html("div", { class: "nbg-words", title: [`${name}: ${whole}`, totals].filter(Boolean).join("; ") }, html("strong", {}, name), ...(outcome ? [html("b", { class: `nbg-outcome ${outcome[0] === "✓" ? "nbg-sound" : ""}`, title: checked.join("\n"), testid: "outcome" }, outcome)] : []), html("span", { testid: "totals" }, [totals, summary].filter(Boolean).join("; ")));
+  return html("div", { class: "nbg-words", title: [`${name}: ${whole}`, totals].filter(Boolean).join("; ") }, html("strong", {}, name), ...(outcome ? [html("b", { class: `nbg-outcome ${outcome[0] === "✓" ? "nbg-sound" : ""}`, title: [outcome, ...checked].join("\n"), testid: "outcome" }, outcome.split(" in ")[0]!)] : []), html("span", { testid: "totals" }, [totals, summary].filter(Boolean).join("; ")));
 }
 
 /** The finding and the notes in one line: an error in red, a finding in its colour, the rest in grey. A click opens them in full, or goes to the finding. */
