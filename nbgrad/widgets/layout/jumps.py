@@ -107,7 +107,7 @@ class _Signs:
         self._known: dict[tuple[str, bool], float] = {}
         self._names = {node["id"]: node["label"][0] for node in parts.placed["nodes"]}
         ids = {edge["id"] for edge in long}
-        self._taken = [
+        self._taken: list[Box] = [
             *(layout["nodes"][node["id"]] for node in parts.placed["nodes"]),
             *layout["marks"].values(),
             *(box for id, box in layout["labels"].items() if id not in ids),
