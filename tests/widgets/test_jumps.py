@@ -75,12 +75,12 @@ def test_both_ends_of_a_long_line_have_a_sign_that_covers_nothing(on: Stage, dir
         assert touches(comes[-1], layout["nodes"][edge["target"]])
         assert set(signs[edge["source"]]["letters"].split()) <= set(signs[edge["target"]]["letters"].split())
         assert one not in layout["labels"]
-    signs = [jump["box"] for jump in layout["jumps"]]
+    boxes = [jump["box"] for jump in layout["jumps"]]
     everything: Box = {"x": 0, "y": 0, "width": layout["width"], "height": layout["height"]}
-    assert all(inside(sign, everything) for sign in signs)
-    others = [*signs, *layout["nodes"].values(), *layout["marks"].values(), *layout["labels"].values()]
-    assert all(apart(sign, other) for sign in signs for other in others if other is not sign)
-    assert all(apart(one, other) for one, other in combinations(signs, 2))
+    assert all(inside(sign, everything) for sign in boxes)
+    others = [*boxes, *layout["nodes"].values(), *layout["marks"].values(), *layout["labels"].values()]
+    assert all(apart(sign, other) for sign in boxes for other in others if other is not sign)
+    assert all(apart(one, other) for one, other in combinations(boxes, 2))
 
 
 @pytest.mark.parametrize("on", SIZES, ids=str)

@@ -107,14 +107,15 @@ class _Signs:
         self._known: dict[tuple[str, bool], float] = {}
         self._names = {node["id"]: node["label"][0] for node in parts.placed["nodes"]}
         ids = {edge["id"] for edge in long}
+        titles: list[Box] = [
+            {"x": box["x"], "y": box["y"], "width": layout["texts"][id] + 26, "height": _TITLE}
+            for id, box in layout["scopes"].items()
+        ]
         self._taken: list[Box] = [
             *(layout["nodes"][node["id"]] for node in parts.placed["nodes"]),
             *layout["marks"].values(),
             *(box for id, box in layout["labels"].items() if id not in ids),
-            *(
-                {"x": box["x"], "y": box["y"], "width": layout["texts"][id] + 26, "height": _TITLE}
-                for id, box in layout["scopes"].items()
-            ),
+            *titles,
         ]
         self._points: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
         for run in [run for id, runs in layout["edges"].items() if id not in ids for run in runs]:
