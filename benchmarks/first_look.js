@@ -95,6 +95,15 @@
     return bare / (width * height);
   }
 
+  /** How long the lines of values are together, and the longest one: pixels of the screen. */
+  function ink() {
+    const lines = [...document.querySelectorAll(".nbg-stage .nbg-value")].filter(seen).map((line) => {
+      const { a, b } = line.getScreenCTM();
+      return line.getTotalLength() * Math.hypot(a, b);
+    });
+    return { ink: lines.reduce((sum, length) => sum + length, 0), longest: Math.max(0, ...lines) };
+  }
+
   /** The figures of the picture as it stands now. */
   function look() {
     const [view, stage] = [document.querySelector(".nbgrad").getBoundingClientRect(), stageOf().getBoundingClientRect()];
@@ -106,7 +115,7 @@
     return {
       boxes: all.length, whole: whole.length, cut: cut.slice(0, 8), wordless: wordless.length,
       letters: texts.length ? smallest.size : 0, smallest: smallest.text, texts: texts.length,
-      white: white(true), bare: white(false),
+      white: white(true), bare: white(false), ...ink(),
       stage: [stage.width, stage.height], view: view.height, frame: view.height - stage.height,
     };
   }

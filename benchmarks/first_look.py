@@ -91,6 +91,8 @@ class Look:
         letters: the smallest letters in the picture: pixels of an em on the screen; 0 if there are none.
         white: the share of the stage that no box, frame, or hull of an edge covers.
         bare: the same where a frame covers nothing.
+        ink: the pixels of all lines of values together.
+        longest: those of the longest one.
         frame: the pixels of the view's height that are not the stage.
         view: the pixels of the view's height.
         stage: width and height of the stage.
@@ -112,6 +114,8 @@ class Look:
     letters: float
     white: float
     bare: float
+    ink: float
+    longest: float
     frame: float
     view: float
     stage: tuple[float, float]
@@ -140,7 +144,21 @@ class Look:
         return self.kernel + self.drawn
 
 
-KEPT = ("boxes", "whole", "wordless", "letters", "white", "bare", "frame", "view", "stage", "cut", "smallest")
+KEPT = (
+    "boxes",
+    "whole",
+    "wordless",
+    "letters",
+    "white",
+    "bare",
+    "ink",
+    "longest",
+    "frame",
+    "view",
+    "stage",
+    "cut",
+    "smallest",
+)
 
 
 class Examiner:
@@ -228,6 +246,8 @@ def summary(found: list[Look]) -> str:
         f"{sum(one.whole == one.boxes for one in found)} of {len(found)} pictures whole",
         f"{sum(one.legible for one in found)} with letters of 9 pixels or more in every box",
         f"{sum(one.white < 0.45 for one in many)} of {len(many)} with more than 12 boxes are less than 45 % white",
+        f"{sum(one.ink for one in found) / max(1, len(found)):,.0f} pixels of lines in the mean picture",
+        f"{sum(one.longest > 0.6 * min(one.stage) for one in found)} with a line longer than 60 % of the stage",
         f"{sum(one.frame <= 90 for one in found)} with a frame of at most 90 pixels",
         f"{sum(not one.collisions['opening'] for one in found)} without a collision at first",
         *([f"{sum(not one.colliding for one in known)} of {len(known)} without one in any state"] if known else []),
@@ -262,6 +282,8 @@ COLUMNS: dict[str, Callable[[list[Look]], str]] = {
     "smallest letters": lambda some: f"{min(look.letters for look in some):.1f}",
     "white": lambda some: f"{100 * max(look.white for look in some):.0f} %",
     "white, or only a frame": lambda some: f"{100 * max(look.bare for look in some):.0f} %",
+    "lines": lambda some: ", ".join(f"{look.ink:,.0f}" for look in some),
+    "longest line": lambda some: ", ".join(f"{look.longest:,.0f}" for look in some),
     "frame": lambda some: f"{max(look.frame for look in some):.0f}",
     "stage": lambda some: ", ".join(f"{look.stage[0]:.0f}x{look.stage[1]:.0f}" for look in some),
     "seconds, kernel + browser": _times,

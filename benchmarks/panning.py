@@ -115,7 +115,7 @@ def shown(description: Description) -> Iterator[Page]:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         file = Path(folder) / "picture.html"
         limit = len(description["nodes"]) + 100
-        picture = lay_out(description, limit=limit, seconds=60, folding=Folding())
+        picture = lay_out(description, limit=limit, folding=Folding())
         file.write_text(page(picture, "picture"), encoding="utf-8")
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"])
         tab = browser.new_page(viewport={"width": 1400, "height": 1000})

@@ -1,10 +1,9 @@
 // Bundle the front end into static/, and the kernels of pages without a Python kernel beside their source. The same
 // sources give the same bytes; all of these files are committed.
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { runInNewContext } from "node:vm";
 import { build } from "esbuild";
-import { slim } from "./slim.mjs";
 
 const room = new URL(".", import.meta.url);
 
@@ -25,34 +24,11 @@ const options = {
   minify: true,
   charset: "utf8",
   legalComments: "none",
-  plugins: [slim],
   define,
   inject: ["src/short_names.ts"],
-  alias: { "d3-transition": "./src/no_transition.ts" },
 };
 
-/** The names of the packages of which the bundle holds code, by their licence texts. */
-const licences = ({ outputs }) => {
-  const held = Object.values(outputs).flatMap(({ inputs }) =>
-    Object.entries(inputs).filter(([, { bytesInOutput }]) => bytesInOutput > 0),
-  );
-  const packages = new Set(held.flatMap(([path]) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1] ?? []));
-  const texts = new Map();
-  for (const name of [...packages].sort()) {
-    const text = readFileSync(new URL(`node_modules/${name}/LICENSE`, room), "utf8");
-    texts.set(text, [...(texts.get(text) ?? []), name]);
-  }
-  return texts;
-};
-
-// The licences have to go with every copy: a page takes the sheet with the script, a package takes the text file.
-const { metafile } = await build({ ...options, write: false, metafile: true });
-const notice = [...licences(metafile)]
-  .map(([text, names]) => `The script of the graph view holds code of ${names.join(", ")}:\n${text}`)
-  .join("\n");
-
-await build({ ...options, banner: { css: `/*! ${notice}*/` } });
-writeFileSync(new URL("static/LICENSES.txt", room), notice);
+await build(options);
 
 // The kernels are a script of their own: a page of a program has them without the view.
 const kernels = new URL("../core/symbolic/exports/kernels", room);

@@ -26,6 +26,7 @@ from nbgrad.core.graph.slowest import Times
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
 from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
+from nbgrad.widgets.description.changed_views import PASSED, changed_views
 from nbgrad.widgets.description.compiled import CompiledParts
 from nbgrad.widgets.description.concealed import concealed
 from nbgrad.widgets.description.derivatives import derived
@@ -68,6 +69,7 @@ from nbgrad.widgets.description.totals import totals
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.description.walk import StepContext
 from nbgrad.widgets.findings.collect import Survey
+from nbgrad.widgets.findings.outcome import outcome
 from nbgrad.widgets.optional_packages import loading
 
 _ROLES = frozenset(
@@ -181,6 +183,7 @@ def _outline(graph: AutogradGraph) -> Outline:
         "colour": next((one["key"] for one in reversed(shown) if one["key"].startswith(OWN)), ""),
         "verdicts": _verdicts(survey, scopes, nodes),
         "problems": wrong,
+        "outcome": outcome(graph, survey),
         "checked": survey.checkup.lines,
         "history": history.history,
         "memory": living,
@@ -494,7 +497,7 @@ def _edges(
     usual: torch.dtype | None,
 ) -> tuple[list[Edge], dict[str, ReductionRest]]:
     """The edges, in the order of the ops and of their inputs; and the unwritten texts of the reductions, by edge id."""
-    made = {record.id: record for record in records}
+    made, views = {record.id: record for record in records}, changed_views(records)
     edges, rests = list[Edge](), dict[str, ReductionRest]()
     for record in records:
         for at, taken in enumerate(record.inputs):
@@ -508,6 +511,8 @@ def _edges(
             told = "not kept" if record.id in unkept and source.kind != "constant" else None
             if came is not None:
                 told = f"{back}, {amount(came, FEW)}"
+            elif views.get(source.id) is record:
+                told = PASSED
             edge: Edge = {
                 "id": edge_id(len(edges)),
                 "source": ids[source.id],

@@ -52,7 +52,7 @@ def _without_png(outline: Outline, picture: Picture, rows: int = ROWS) -> dict[s
     return {"image/svg+xml": svg(picture), "text/plain": text(outline, rows=rows)}
 
 
-_LISTED = 24
+_LISTED = 16
 """How many nodes the table of a notebook lists: the drawing beside it shows all."""
 
 _HELD_BYTES = 45_000

@@ -66,21 +66,21 @@ def lay_out(
     graph: Description | Outline,
     *,
     limit: int = NODES,
-    seconds: float = SECONDS,
     direction: Wanted = "auto",
     folding: Folding | None = None,
     on: Stage = STAGE,
+    near: frozenset[str] = frozenset(),
 ) -> Picture:
     """Find a place for everything.
 
     Args:
         graph: all of it, of any size.
         limit: how many nodes may be drawn (copies of shared tensors and the marks of reductions not counted).
-        seconds: graphviz is stopped after this time, and a coarser picture is tried. It needs a small part of it.
         direction: from top to bottom, from left to right, or as it fits.
         folding: which module calls are folded; None to fold as many as a first look needs. Coarser tries fold more; the
             modules asked for are folded last.
         on: where the picture is seen.
+        near: the nodes that the reader has chosen: where there is no room for all, these keep most of their lines.
 
     Returns:
         The description as drawn, with notes about the folded and omitted parts, and the coordinates.
@@ -89,14 +89,14 @@ def lay_out(
         EngineMissing: there is no graphviz; the message says what to install.
         EngineError: graphviz fails even on a small part of this graph.
     """
-    return _fitted(Outline.of(graph), limit, seconds, direction, folding, on).picture
+    return _fitted(Outline.of(graph), limit, direction, folding, on, near).picture
 
 
 def first_look(graph: Outline, *, limit: int = NODES, direction: Wanted = "auto", on: Stage = STAGE) -> Folding:
     """The folding that ``lay_out`` chooses if nothing else is asked for; it is found once for each graph and stage."""
     key = "first look", limit, direction, on
     if key not in graph.chosen:
-        _fitted(graph, limit, SECONDS, direction, None, on)
+        _fitted(graph, limit, direction, None, on)
     found: Folding = graph.chosen[key]
     return found
 
@@ -110,14 +110,19 @@ class _Fitted(NamedTuple):
 
 
 def _fitted(
-    graph: Outline, limit: int, seconds: float, direction: Wanted, folding: Folding | None, on: Stage
+    graph: Outline,
+    limit: int,
+    direction: Wanted,
+    folding: Folding | None,
+    on: Stage,
+    near: frozenset[str] = frozenset(),
 ) -> _Fitted:
     """The finest picture that is seen whole with letters that can be read; the first one if there is none."""
     best: _Fitted | None = None
     for one in foldings(graph, limit, on) if folding is None else [folding]:
         known = None if folding is None and best is None else one
-        picture, parts = _lay_out(graph, limit, seconds, "LR" if direction == "LR" else "TB", known, on)
-        search = Search(parts, picture["layout"], picture["direction"], on, seconds, _forms(parts, one.asked))
+        picture, parts = _lay_out(graph, limit, SECONDS, "LR" if direction == "LR" else "TB", known, on)
+        search = Search(parts, picture["layout"], picture["direction"], on, SECONDS, _forms(parts, one.asked, near))
         layout, way = search.best(turns=direction == "auto")
         found = _Fitted({**picture, "layout": layout, "direction": way}, parts, one)
         fits = on.fits(layout) and (search.level <= search.told or len(parts.placed["nodes"]) <= LOOK)
@@ -126,15 +131,21 @@ def _fitted(
         if fits:
             break
     assert best is not None, "there is always a folding to try"
-    if folding is None:
+    if folding is None and not near:
         graph.chosen["first look", limit, direction, on] = best.folding
     return best
 
 
-def _forms(parts: PictureParts, asked: frozenset[str] = frozenset()) -> list[dict[str, Form]]:
-    """The forms of the boxes, with less and less detail; most detail near the scopes that the reader has unfolded."""
+def _forms(
+    parts: PictureParts, asked: frozenset[str] = frozenset(), near: frozenset[str] = frozenset()
+) -> list[dict[str, Form]]:
+    """The forms of the boxes, with less and less detail.
+
+    Most detail is near the nodes that the reader has chosen, or in the scopes that the reader has unfolded.
+    """
     inside = {inner for scope in asked if scope in parts.tree for inner in parts.tree.inside(scope)}
-    return levels(parts.drawn, frozenset(node["id"] for node in parts.drawn["nodes"] if node["scope"] in inside))
+    matters = near or frozenset(node["id"] for node in parts.drawn["nodes"] if node["scope"] in inside)
+    return levels(parts.drawn, matters)
 
 
 @uncollected

@@ -57,8 +57,8 @@ class GraphView(anywidget.AnyWidget):
     """A picture that pans, zooms, folds and answers clicks by itself, also while the kernel is busy or gone.
 
     It asks the kernel for three things: a new layout, in the other direction, with a module unfolded that was too large
-    to be drawn, or for a stage of another size; all numbers of a large tensor; and a run of the graph with other
-    numbers.
+    to be drawn, for a stage of another size, or with more detail in some boxes; all numbers of a large tensor; and a
+    run of the graph with other numbers.
 
     For that the view keeps the whole graph until the view is closed: in Python, in the page, by the next run of its
     cell, or when its output is cleared and no variable can display it again.
@@ -108,6 +108,7 @@ class GraphView(anywidget.AnyWidget):
         self._on = Stage(*drawn["stage"]) if begun else Pages.stage
         self._limit = limit
         self._folding = folding
+        self._near = frozenset[str]()
         self._holdings = holdings
         self._what_if: WhatIf | None = None
         self._pages: set[str] = set()
@@ -201,10 +202,12 @@ class GraphView(anywidget.AnyWidget):
             holds = [str(scope) for scope in request["toggle"]]
             first = chosen or first_look(graph, limit=self._limit, direction=self._wanted, on=on)
             chosen = self._toggled(graph, first, holds)
-        picture = lay_out(graph, limit=self._limit, direction=direction, folding=chosen, on=on)
+        near = frozenset(map(str, request["near"])) if "near" in request else self._near
+        picture = lay_out(graph, limit=self._limit, direction=direction, folding=chosen, on=on, near=near)
         self._put(packed(picture))
         # Only after it is sent: if an interrupt comes before, the same click gets the same answer.
         self._direction, self._wanted, self._folding, self._on = picture["direction"], wanted, chosen, on
+        self._near = near
         Pages.stage = on
 
     def _toggled(self, graph: Outline, folding: Folding, holds: list[str]) -> Folding:

@@ -130,6 +130,7 @@ class Sketch:
             "copies": {},
             "twins": {},
             "verdicts": [],
+            "outcome": "",
             "checked": [],
             "problems": [],
             "history": {"frames": [], "loss": None, "charts": [], "differences": []},

@@ -10,14 +10,12 @@ import pytest
 
 from nbgrad.core.symbolic import exports
 from nbgrad.widgets import view
-from nbgrad.widgets.render.html_page import runtime
 
 pytestmark = pytest.mark.once
 
 ROOM = view.STATIC.parent
 SCRIPT = view.STATIC / "graph.js"
 STYLE = view.STATIC / "graph.css"
-LICENSES = view.STATIC / "LICENSES.txt"
 KERNELS = Path(exports.__file__).with_name("kernels.js")
 
 
@@ -44,13 +42,13 @@ def test_it_makes_no_request() -> None:
     assert "url(" not in STYLE.read_text(encoding="utf-8")
 
 
-def test_the_licences_go_with_every_copy() -> None:
-    """The package has the licences as a file. An exported page has them in its style sheet."""
-    notice = LICENSES.read_text(encoding="utf-8")
-    assert "d3-selection, d3-zoom" in notice
-    assert "this permission notice appear in all copies" in notice
-    assert notice in STYLE.read_text(encoding="utf-8")
-    assert notice in runtime(), "an exported page holds the style sheet"
+def test_it_holds_no_code_of_others() -> None:
+    """A copy of it would need their licences."""
+    for source in (ROOM / "src").glob("*.ts"):
+        imported = re.findall(
+            r'^(?:import|export) [^;]*from "([^"]+)"', source.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        assert all(name.startswith(".") for name in imported), source.name
 
 
 def test_our_sources_parse_no_html() -> None:
@@ -78,7 +76,7 @@ def test_the_bundle_is_what_the_sources_give(tmp_path: Path) -> None:
     kernels.parent.mkdir(parents=True)
     shutil.copy(KERNELS.with_suffix(".ts"), kernels.parent)
     subprocess.run(["node", "build.mjs"], cwd=room, check=True)
-    for committed in (SCRIPT, view.STATIC / "page_run.js", STYLE, LICENSES, KERNELS):
+    for committed in (SCRIPT, view.STATIC / "page_run.js", STYLE, KERNELS):
         assert (tmp_path / committed.relative_to(package)).read_bytes() == committed.read_bytes(), (
             f"{committed.name} is old: run `npm run build` in nbgrad/widgets"
         )

@@ -8,13 +8,20 @@ from typing import Any
 
 import pytest
 import torch
+from playwright.sync_api import expect
 
 import nbgrad
 from nbgrad.core.graph.finding import ERROR_KINDS, KINDS
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.findings.checks import CHECKS
+from nbgrad.widgets.findings.collect import Survey
+from nbgrad.widgets.findings.outcome import outcome
 from nbgrad.widgets.pipeline import lay_out
+from nbgrad.widgets.render.html_page import page
+from nbgrad.widgets.render.svg import svg
+from nbgrad.widgets.render.text import text
 from nbgrad.widgets.render.wire_format import packed
+from tests.widgets.collisions import COLLISIONS
 
 TORCH = SimpleNamespace(
     nn=torch.nn, optim=torch.optim, tensor=torch.tensor, ones=torch.ones, no_grad=torch.no_grad, seed=torch.manual_seed
@@ -353,3 +360,68 @@ def test_a_picture_has_the_sound_checks_in_few_bytes(lib: Any) -> None:
     assert len(packed(picture)) - len(packed(lay_out({**described, "checked": []}))) < 600
     silenced = trained(lib, lib.nn.Linear(4, 8), lib.nn.Linear(8, 1), silence="no activation")
     assert describe(silenced)["checked"][-1] == "1 silenced (no activation)"
+
+
+def test_a_picture_says_that_nothing_is_wrong(lib: Any) -> None:
+    graph = trained(lib, steps=3)
+    described = describe(graph)
+    judged = sum(one.state == "sound" for one in graph.checkup())
+    assert described["outcome"] == f"✓ no findings in {judged} checks"
+    assert f"\n✓ no findings in {judged} checks: errors, finite numbers, " in text(described)
+    drawn = svg(lay_out(described))
+    assert f">no findings in {judged} checks</text>" in drawn
+    assert described["checked"][0] in drawn, "told to a pointer that rests on it"
+
+
+def test_it_says_so_only_where_all_was_looked_at(lib: Any) -> None:
+    layers = lib.nn.Linear(4, 8), lib.nn.Linear(8, 1)
+    assert describe(trained(lib, *layers))["outcome"] == "", "there is a finding"
+    silenced = describe(trained(lib, *layers, silence="no activation"))["outcome"]
+    assert silenced == "no findings but for what is silenced: no activation"
+    off = describe(trained(lib, silence="vanishing"))["outcome"]
+    assert off == "no findings but for what is silenced: vanishing", "although there is none of this kind"
+    graph = trained(lib)
+    assert outcome(graph, Survey.of(graph, 3)).endswith(" were not looked at")
+    with nbgrad.AutogradGraph() as forward:
+        value = lib.nn.Linear(2, 1)(lib.ones(1, 2)).sum()
+    assert value.requires_grad
+    assert describe(forward)["outcome"] == "no findings, but no backward ran"
+    with nbgrad.AutogradGraph() as fault:
+        lib.nn.Linear(2, 1)(lib.ones(1, 2)).sum().backward()
+        fault.listener.on_fault(RuntimeError("oh"), "an op")
+    assert describe(fault)["outcome"] == ""
+    with nbgrad.AutogradGraph(ask=True) as asked:
+        (lib.nn.Linear(2, 1)(lib.ones(3, 2)) ** 2).mean().backward()
+    assert describe(asked)["outcome"] == "", "it would tell of gradients that the reader is asked for"
+
+
+def test_a_loop_that_is_recorded_in_part_is_sound_in_what_was_recorded() -> None:
+    net = torch.nn.Linear(4, 1)
+    with nbgrad.AutogradGraph(every=2) as graph:
+        for _ in range(5):
+            net(torch.ones(3, 4)).pow(2).mean().backward()
+            net.zero_grad()
+    assert graph.recorded < graph.backwards
+    assert not graph.findings()
+    assert describe(graph)["outcome"] == "no findings, but not every step was recorded"
+
+
+def test_shapes_without_numbers_are_no_sign_that_all_is_right() -> None:
+    net = torch.nn.Linear(4, 1, device="meta")
+    with nbgrad.AutogradGraph() as graph:
+        net(torch.ones(3, 4, device="meta")).pow(2).mean().backward()
+    assert describe(graph)["outcome"] == "no findings, but no numbers were looked at"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("size", [(1171, 631), (390, 700)])
+def test_the_sign_stands_in_the_header(opened: Any, size: tuple[int, int]) -> None:
+    described = describe(trained(TORCH, steps=3))
+    tab = opened(page(lay_out(described), "sound"), size=size)
+    sign = tab.get_by_test_id("nbgrad-outcome")
+    expect(sign).to_be_visible()
+    expect(sign).to_have_text("✓ no findings")
+    assert sign.get_attribute("title") == "\n".join([described["outcome"], *described["checked"]])
+    assert tab.evaluate(COLLISIONS) == []
+    wrong = opened(page(lay_out(describe(trained(TORCH, torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)))), "wrong"))
+    expect(wrong.get_by_test_id("nbgrad-outcome")).to_have_count(0)

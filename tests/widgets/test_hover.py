@@ -3,12 +3,14 @@
 from typing import Any
 
 import pytest
+import torch
 from playwright.sync_api import Page, expect
 
 import nbgrad
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import page
+from nbgrad.widgets.render.svg import svg
 from tests.widgets import graphs
 from tests.widgets.collisions import COLLISIONS
 from tests.widgets.networks import NETWORKS
@@ -135,3 +137,43 @@ def test_a_question_mark_lists_the_keys(opened: Any) -> None:
     expect(keys).to_contain_text("go through the hits")
     tab.keyboard.press("Escape")
     expect(keys).to_be_hidden()
+
+
+@pytest.mark.parametrize("change", ["add", "mul"])
+@pytest.mark.parametrize("lib", [torch, nbgrad])
+def test_the_gradient_before_a_change_of_a_view_is_known_or_the_box_says_why_not(lib: Any, change: str) -> None:
+    described, line = changed_einsum(lib, change)
+    nodes = {one["op"]: one for one in described["nodes"]}
+    edge = next(one for one in described["edges"] if one["target"] == nodes[f"{change}_"]["id"] and one["input"] == "a")
+    why = [one["text"] for one in nodes["einsum"]["details"] if one["term"] == "gradient"]
+    assert (nodes["einsum"]["rule"] is None) == (lib is torch)
+    if lib is nbgrad:
+        assert why == []
+        assert str(edge["gradient"]).startswith("(3, 5), norm ")
+        return
+    assert why == [
+        f"not known: the result is a view, and line {line} changed it in place. "
+        "torch's backward passes the gradient on to the tensor below the view"
+    ]
+    assert edge["gradient"] == "not known: torch passes it on below a view", "some comes, so it is not 'no gradient'"
+    assert f"gradient {why[0]}".replace("'", "&#x27;") in svg(lay_out(described)).replace("'", "&#x27;")
+
+
+def changed_einsum(lib: Any, change: str) -> tuple[Any, int]:
+    """The graph of a result of einsum that is changed in place, and the line of the change."""
+    torch.manual_seed(0)
+    numbers = torch.randn(3, 4), torch.randn(4, 5), torch.randn(3, 5)
+    a, w, b = (lib.tensor(one.tolist(), requires_grad=True) for one in numbers)
+    with nbgrad.AutogradGraph("changed") as graph:
+        y = lib.einsum("ij,jk->ik", a, w)
+        getattr(y, f"{change}_")(b)
+        (y * 2).sum().backward()
+    return describe(graph), next(one.line for one in graph.records if one.op and one.op.name == f"{change}_") or 0
+
+
+@pytest.mark.browser
+def test_the_card_says_why_a_gradient_is_not_known(opened: Any) -> None:
+    described, line = changed_einsum(torch, "add")
+    tab = opened(page(lay_out(described), "changed"), size=(1171, 631))
+    node(tab, "einsum").hover()
+    expect(tab.get_by_test_id("nbgrad-hover-card")).to_contain_text(f"line {line} changed it in place")

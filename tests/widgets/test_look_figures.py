@@ -85,6 +85,15 @@ def test_white_is_what_no_box_and_no_edge_covers(figures: Any) -> None:
     assert figures(edge)["white"] == pytest.approx(0.5, abs=0.02), "the hull of its corner is a triangle"
 
 
+@pytest.mark.browser
+def test_lines_are_as_long_as_they_are_seen(figures: Any) -> None:
+    lines = '<path class="nbg-value" d="M0 0 L100 0"/><path class="nbg-value" d="M0 9 L40 9"/>'
+    assert (figures(lines)["ink"], figures(lines)["longest"]) == (140, 100)
+    scaled = figures(f'<g transform="scale(0.5)">{lines}</g>')
+    assert (scaled["ink"], scaled["longest"]) == (70, 50)
+    assert figures("")["ink"] == 0
+
+
 def words(x: int, y: int, text: str) -> str:
     return f'<text x="{x}" y="{y}" style="font: 12px Arial">{text}</text>'
 
@@ -131,23 +140,44 @@ def test_texts_that_collide_around_the_drawing_are_named(figures: Any) -> None:
 
 def look(**facts: Any) -> Look:
     right: dict[str, Any] = {"boxes": 20, "whole": 20, "wordless": 0, "letters": 9.5, "white": 0.3, "bare": 0.4}
-    right |= {"frame": 80, "view": 600, "stage": (1000, 520), "kernel": 0.1, "first": 0.1, "drawn": 0.2}
+    right |= {
+        "ink": 1200.0,
+        "longest": 90.0,
+        "frame": 80,
+        "view": 600,
+        "stage": (1000, 520),
+        "kernel": 0.1,
+        "first": 0.1,
+        "drawn": 0.2,
+    }
     right |= {"collisions": {"opening": [], "fit": []}, "zooms": {"fit": (9.0, 0)}}
     return Look("net", "790x480", **{**right, **facts})
 
 
 def test_the_summary_counts_what_is_right() -> None:
-    bad = look(whole=3, wordless=1, letters=4.0, white=0.9, frame=200, kernel=1.0, zooms={"fit": (4.0, 2)})
+    bad = look(
+        whole=3,
+        wordless=1,
+        letters=4.0,
+        white=0.9,
+        ink=2400.0,
+        longest=700.0,
+        frame=200,
+        kernel=1.0,
+        zooms={"fit": (4.0, 2)},
+    )
     bad = replace(bad, size="390x700", stage=(388, 400), collisions={"opening": ["a"], "fit": ["b", "c"]})
     said = summary([look(), bad])
     assert said == (
         "1 of 2 pictures whole, 1 with letters of 9 pixels or more in every box, 1 of 2 with more than 12 boxes are "
-        "less than 45 % white, 1 with a frame of at most 90 pixels, 1 without a collision at first, 1 of 2 without "
-        "one in any state, 0 with errors of scripts."
+        "less than 45 % white, 1,800 pixels of lines in the mean picture, 1 with a line longer than 60 % of the "
+        "stage, 1 with a frame of at most 90 pixels, 1 without a collision at first, 1 of 2 without one in any state, "
+        "0 with errors of scripts."
     )
     line = markdown([look(), bad]).splitlines()[2]
     assert line == (
-        "| net | 3 of 20 (390x700) | 1 | 4.0 | 90 % | 40 % | 200 | 1000x520, 388x400 | 1.00 + 0.20 | 4.0, 2 "
+        "| net | 3 of 20 (390x700) | 1 | 4.0 | 90 % | 40 % | 1,200, 2,400 | 90, 700 | 200 "
+        "| 1000x520, 388x400 | 1.00 + 0.20 | 4.0, 2 "
         "| opening 1, fit 2 |"
     )
 

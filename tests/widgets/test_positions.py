@@ -45,6 +45,7 @@ def assert_sound(picture: Picture) -> None:
     """Everything has a position, boxes do not overlap, and ops and scopes enclose their parts."""
     description, where = picture["description"], picture["layout"]
     marked = [edge for edge in description["edges"] if edge["reduction"]]
+    jumps = {edge for jump in where["jumps"] for edge in jump["edges"]}
     whole: Box = {"x": 0, "y": 0, "width": where["width"], "height": where["height"]}
     assert list(where["nodes"]) == [node["id"] for node in description["nodes"]]
     assert set(where["edges"]) == {edge["id"] for edge in description["edges"]}
@@ -73,7 +74,7 @@ def assert_sound(picture: Picture) -> None:
         if edge["source"] in rows:
             assert runs == []
             continue
-        assert len(runs) == (2 if edge["reduction"] else 1)
+        assert len(runs) == (2 if edge["reduction"] or edge["id"] in jumps else 1)
         assert all(len(run) % 3 == 1 and len(run) >= 4 for run in runs)
         assert all(len(point) == 2 for run in runs for point in run)
 

@@ -109,6 +109,36 @@ def test_what_the_reader_unfolded_has_most_detail() -> None:
     assert names[loss] == "short", "the loss always says its value"
 
 
+@pytest.mark.parametrize("on", [Stage(790, 330), Stage(390, 500)], ids=str)
+def test_what_the_reader_chose_keeps_its_lines_where_there_is_little_room(on: Stage) -> None:
+    described = branched()
+    plain = lay_out(described, on=on)
+    forms = plain["layout"]["forms"]
+    leanest = min(DETAIL[form] for form in forms.values())
+    chosen = next(one for one, form in forms.items() if DETAIL[form] == leanest and one in plain["layout"]["nodes"])
+    picture = lay_out(described, on=on, near=frozenset([chosen]))
+    now = picture["layout"]["forms"]
+    assert DETAIL[now.get(chosen, "card")] > leanest
+    assert on.fits(picture["layout"]) == on.fits(plain["layout"])
+
+
+def test_a_view_remembers_what_the_reader_chose() -> None:
+    described = branched()
+    view = GraphView(described)
+    near = frozenset(one["id"] for one in described["nodes"][5:9])
+    try:
+        view.request = {"stage": [790, 330], "near": sorted(near), "count": 1}
+        chosen = lay_out(described, on=Stage(790, 330), near=near)
+        assert unpacked(view.picture) == _sent(chosen) != _sent(lay_out(described, on=Stage(790, 330)))
+        view.request = {"stage": [700, 330], "count": 2}
+        assert unpacked(view.picture) == _sent(lay_out(described, on=Stage(700, 330), near=near))
+        view.request = {"near": [], "count": 3}
+        assert unpacked(view.picture) == _sent(lay_out(described, on=Stage(700, 330)))
+    finally:
+        view.close()
+        Pages.stage = STAGE
+
+
 def test_a_box_of_one_line_says_the_same_as_a_short_one() -> None:
     described = branched()
     for node in described["nodes"]:
@@ -294,3 +324,22 @@ def test_a_picture_for_another_stage_waits_until_the_details_are_closed(opened: 
     tab.get_by_test_id("nbgrad-node").last.dispatch_event("click")
     tab.evaluate(show, base64.b64encode(packed(lay_out(described))).decode())
     expect(drawn).to_have_attribute("x", before)
+
+
+@pytest.mark.browser
+def test_a_path_that_the_reader_lights_gets_more_detail(opened: Any) -> None:
+    described = branched()
+    tab = opened(notebook(lay_out(described, on=Stage(790, 330))))
+    tab.get_by_test_id("nbgrad-node").first.dispatch_event("click")
+    tab.get_by_test_id("nbgrad-details").get_by_text("Descendants").click()
+    (near,) = [one["near"] for one in tab.evaluate("window.asked") if one.get("near")]
+    lit = "() => [...document.querySelectorAll('.nbg-node:not(.nbg-out)')].map((one) => one.dataset.nodeId)"
+    before = tab.evaluate(lit)
+    assert sorted(near) == sorted(before)
+    picture = lay_out(described, on=Stage(790, 330), near=frozenset(near))
+    tab.evaluate("picture => window.assign(picture)", base64.b64encode(packed(picture)).decode())
+    expect(tab.get_by_test_id("nbgrad-details")).to_be_visible()
+    expect(tab.locator(".nbg-stage.nbg-only")).to_be_visible()
+    assert sorted(tab.evaluate(lit)) == sorted(before)
+    tab.wait_for_timeout(400)
+    assert len([one for one in tab.evaluate("window.asked") if one.get("near")]) == 1, "once for a path"

@@ -627,7 +627,7 @@ def test_an_error_of_something_else_adds_a_note_and_a_finding_alone() -> None:
     problems = [{"kind": "failed", "text": said, "node": None}]
     assert before["checked"][0].startswith("errors: ")
     checked = before["checked"][1:]
-    assert after == {**before, "stopped": True, "notes": notes, "problems": problems, "checked": checked}
+    assert after == {**before, "stopped": True, "notes": notes, "problems": problems, "checked": checked, "outcome": ""}
 
 
 class Mute(Exception):

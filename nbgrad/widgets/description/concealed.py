@@ -34,6 +34,7 @@ def concealed(outline: Outline, nodes: Collection[str], asked: list[Question], n
         "edges": [_edge(edge) if edge["id"] in edges else edge for edge in known["edges"]],
         "overlays": [one for one in known["overlays"] if not _tells(one["key"])],
         "verdicts": [],
+        "outcome": "",
         "checked": [],
         "ranking": {
             **known["ranking"],

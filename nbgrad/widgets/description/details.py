@@ -12,6 +12,7 @@ from nbgrad.core.engine.tensor_data import dtype_name, text_of
 from nbgrad.core.graph.changes import Since
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.broadcast_sums import is_loss
+from nbgrad.widgets.description.changed_views import unknown_gradient
 from nbgrad.widgets.description.format import shape_text
 from nbgrad.widgets.description.saved_values import Saved
 from nbgrad.widgets.description.schema import Detail, kind_of
@@ -50,6 +51,8 @@ class NodeRest(NamedTuple):
                     term="gradient", text=f"not only the sum of the gradients at its edges: {changed}", role="gradient"
                 )
             )
+        if (change := self.walk.changed_views.get(record.id)) is not None:
+            rows.append(unknown_gradient(change))
         return {"details": rows, "value": record.value, "gradient": record.gradient}
 
     def step(self) -> dict[str, Any]:

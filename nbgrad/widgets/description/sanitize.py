@@ -67,6 +67,7 @@ def clipped(description: Description) -> Description:
         ],
         "problems": [{**problem, "text": clip(problem["text"], _WORDS)} for problem in description["problems"]],
         "memory": _memory(description["memory"]),
+        "outcome": clip(description["outcome"], _WORDS),
         "checked": [clip(line, _WORDS) for line in description["checked"]],
         "hidden": {
             "reductions": [

@@ -440,6 +440,7 @@ class Description(TypedDict):
     twins: dict[str, str]  # of two graphs side by side, the counterpart of each node and scope, both ways
     verdicts: list[Verdict]
     problems: list[Problem]
+    outcome: str  # of all checks: "✓ no findings in 11 checks"; empty where there are findings
     checked: list[str]  # what was looked at and is sound, a line for each check; then what could not be judged
     history: History
     hidden: Hidden
@@ -458,7 +459,7 @@ def plain_description(version: int, name: str, summary: str) -> Description:
     return Description(
         version=version, name=name, summary=summary, totals="", notes=[], stopped=False, nodes=[], edges=[], scopes=[],
         ops={}, formulas={}, steps=[], overlays=[], colour="", copies={}, twins={}, verdicts=[], problems=[],
-        checked=[], history=history, hidden=Hidden(reductions=[], nodes=[]), memory=None, living=[],
+        outcome="", checked=[], history=history, hidden=Hidden(reductions=[], nodes=[]), memory=None, living=[],
         ranking=Ranking(columns=[], rows=[], parents={}, note=""),
     )  # fmt: skip
 
@@ -470,6 +471,16 @@ class Box(TypedDict):
     y: float
     width: float
     height: float
+
+
+class Jump(TypedDict):
+    """The sign at one end of lines that are too long to be followed: they go on at the same letters."""
+
+    letters: str  # one for each tensor: "a" or "a c"
+    text: str  # what stands at the other end: "cat" or "→ linear, add"; empty where there is no room
+    node: str  # the box beside which it stands
+    edges: list[str]
+    box: Box
 
 
 Form = Literal["card", "short", "line", "name"]
@@ -484,10 +495,11 @@ class Layout(TypedDict):
     nodes: dict[str, Box]
     edges: dict[
         str, list[list[list[float]]]
-    ]  # cubic Bezier runs of 3k+1 points each; two runs when a mark cuts the edge, none when the source is a row
+    ]  # cubic Bezier runs of 3k+1 points each; two runs at a mark or for a jump, none when the source is a row
     labels: dict[str, Box]  # by edge id: the place of the label; an edge has one if no box says the same
     marks: dict[str, Box]  # by edge id: the box with the text of the reduction; inside the row of its source, if any
     scopes: dict[str, Box]  # without the scopes of a single op: the box of the op names the module
+    jumps: list[Jump]  # of the edges that have two runs and no mark: a short line at each end
     forms: dict[str, Form]  # of the boxes that are no cards, and of the marks between two such boxes
     # By node: how much smaller than at its place in a card all of it is drawn, where a box has room for less than its
     # card. A row has the factor of its op.

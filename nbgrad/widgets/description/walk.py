@@ -15,6 +15,7 @@ import torch
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.widgets.description.broadcast_sums import whose_name
+from nbgrad.widgets.description.changed_views import changed_views
 from nbgrad.widgets.description.format import shape_text
 from nbgrad.widgets.description.schema import Edge, Given, Node, Step
 from nbgrad.widgets.description.tensor_summary import FEW, amount, numbers_text
@@ -124,6 +125,11 @@ class StepContext:
             "reduction": None if edge["reduction"] is None else edge["reduction"]["text"],
             "sum": _meeting(source, self._arrived.get(edge["id"], 1), due, changed),
         }
+
+    @cached_property
+    def changed_views(self) -> dict[int, Record]:
+        """The results that an op changed in place, so that the gradient before it is not known: by id, this op."""
+        return changed_views(self._records)
 
     def changed(self, record: Record) -> str | None:
         """The cause if the gradient differs from the sum of the edges, most often a hook; None if it is the sum."""

@@ -3,6 +3,8 @@
 ``src/geometry.ts`` has the same functions: a test in a browser compares what both draw of one picture.
 """
 
+from collections.abc import Iterable
+from itertools import pairwise
 from math import hypot
 
 from nbgrad.widgets.description.schema import Box
@@ -79,11 +81,29 @@ def tip_points(end: list[float], base: list[float]) -> Run:
 
 
 def path(run: Run) -> str:
-    """A run as the path of an SVG."""
-    start, *rest = [f"{short(x)} {short(y)}" for x, y in run]
-    return f"M{start}C{' '.join(rest)}"
+    """A run as the path of an SVG, in few letters: each curve is written relative to its start."""
+    points = [[round(10 * x), round(10 * y)] for x, y in run]  # tenths: so no error adds up
+    (x, y), rest = points[0], points[1:]
+    found = list[int]()
+    for at in range(0, len(rest), 3):
+        found += [one - start for point in rest[at : at + 3] for one, start in zip(point, (x, y), strict=True)]
+        x, y = rest[at : at + 3][-1]
+    return f"M{joined(points[0])}c{joined(found)}"
+
+
+def closed(corners: Run) -> str:
+    """A shape with these corners as a path of an SVG."""
+    points = [[round(10 * x), round(10 * y)] for x, y in corners]
+    steps = [b - a for before, after in pairwise(points) for a, b in zip(before, after, strict=True)]
+    return f"M{joined(points[0])}l{joined(steps)}z"
+
+
+def joined(tenths: Iterable[int]) -> str:
+    """Numbers, given in tenths, as the text of a path: a sign separates them, too."""
+    return " ".join([short(one / 10) for one in tenths]).replace(" -", "-")
 
 
 def short(number: float) -> str:
     """A number with one decimal at most."""
-    return f"{number:.1f}".removesuffix(".0")
+    text = f"{number:.1f}".removesuffix(".0")
+    return text if text != "-0" else "0"

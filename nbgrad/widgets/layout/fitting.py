@@ -6,12 +6,13 @@ from nbgrad.widgets.description.schema import Form, Layout
 from nbgrad.widgets.description.stage import LETTERS, READ, Stage
 from nbgrad.widgets.layout.dot import dot_source
 from nbgrad.widgets.layout.graphviz_wasm import LayoutTimeout, run_graphviz
+from nbgrad.widgets.layout.jumps import with_jumps
 from nbgrad.widgets.layout.parts import Direction, PictureParts
 from nbgrad.widgets.layout.positions import positions
 from nbgrad.widgets.layout.spread import spread
 
 _TURNED = 120
-"""With more nodes than this there is no second layout, although its letters might be larger."""
+"""With more nodes than this there is no second layout, although its letters might be larger, and no line is cut."""
 BETTER = 1.1
 """The other direction is chosen only if it covers more by this factor: readers are used to top to bottom."""
 _COVERED = 0.55
@@ -55,11 +56,13 @@ class Search:
     def best(self, *, turns: bool) -> tuple[Layout, Direction]:
         """The layout, and its direction; another one than the first only if the picture may be turned."""
         found, direction = self._best(turns=turns)
-        return self._spread(found), direction
+        return self._finished(found, direction), direction
 
-    def _spread(self, layout: Layout) -> Layout:
-        """A layout that uses the stage."""
-        return spread(self._parts, layout, self._on) if self._many > _FEW and self._on.fits(layout) else layout
+    def _finished(self, layout: Layout, direction: Direction) -> Layout:
+        """A layout that uses the stage, without the lines that are too long to be followed."""
+        if self._many > _FEW and self._on.fits(layout):
+            layout = spread(self._parts, layout, self._on)
+        return with_jumps(self._parts, layout, self._on, direction) if _FEW < self._many <= _TURNED else layout
 
     def _best(self, *, turns: bool) -> tuple[Layout, Direction]:
         here = self._direction
@@ -79,7 +82,7 @@ class Search:
         """The finest layout in the other direction; None if graphviz takes too long for it."""
         other: Direction = "TB" if direction == "LR" else "LR"
         found = self._at(self._finest(other), other)
-        return None if found is None else self._spread(found)
+        return None if found is None else self._finished(found, other)
 
     def _well(self, layout: Layout) -> bool:
         """Whether a layout is as good as it can be."""

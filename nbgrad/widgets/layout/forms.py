@@ -6,7 +6,9 @@ from nbgrad.widgets.description.schema import Description, Form
 from nbgrad.widgets.layout.parts import NAME
 
 NEAR = (4, 1)
-"""How many edges away from what matters boxes have still more of their lines, in the order in which they are tried."""
+"""How many edges away from what matters boxes have still more of their lines, in the order in which they are tried.
+
+Last, only the boxes that the reader has asked for have more."""
 
 SHORT: Form = "short"
 LINE: Form = "line"
@@ -29,8 +31,9 @@ def levels(description: Description, matters: frozenset[str] = frozenset()) -> l
     told = {node["id"] for node in description["nodes"] if node["root"] or node["kind"] == "failed"}
     farthest = max([distances.get(box, 0) for box in boxes], default=0)
     found: list[dict[str, Form]] = [{}]
+    closer = (*NEAR, 0) if matters else NEAR
     for more, less in ((None, SHORT), (SHORT, LINE), (SHORT, NAME)):
-        for near in (*[near for near in NEAR if near < farthest], -1):
+        for near in (*[near for near in closer if near < farthest], -1):
             forms = {box: more if distances.get(box, farthest) <= near else less for box in boxes}
             forms |= {box: SHORT for box in told if forms.get(box) is not None}
             found.append({box: form for box, form in forms.items() if form is not None})

@@ -30,7 +30,7 @@ def positions(
     if not answer:
         size, none = 2 * _EDGE, dict[str, Any]
         return Layout(
-            width=size, height=size, nodes=none(), edges=none(), labels=none(), marks=none(), scopes=none(),
+            width=size, height=size, nodes=none(), edges=none(), labels=none(), marks=none(), scopes=none(), jumps=[],
             forms=none(), shrunk=none(), texts=none(),
         )  # fmt: skip
     answered: dict[str, Any] = json.loads(answer)
@@ -72,6 +72,7 @@ def positions(
         "labels": labels,
         "marks": marks,
         "scopes": scopes,
+        "jumps": [],
         "forms": dict(sizes.forms),
         "shrunk": sizes.shrunk,
         "texts": sizes.texts,

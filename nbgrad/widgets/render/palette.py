@@ -27,10 +27,11 @@ PAINTS = {
     "folded": Paint("#eef0fb", "#5b5fc7", "#23254a", "#9ea2f2"),
     "failed": Paint("#fdecec", "#c1121f", "#451a1d", "#ff6b6b"),
     "root": Paint("#eef1f6", "#1e293b", "#2b3442", "#e6ebf2"),
+    "jump": Paint("#e2e8f0", "#475569", "#323c4a", "#a9b6c6"),
     "mark": Paint("#fff3d6", "#b97700", "#43320c", "#f0b840"),
     "scope": Paint("#f5f7fa", "#cbd5e1", "#1a2029", "#3a4554"),
 }
-"""The boxes: the page that all stands on, every kind of node, where a backward starts, a mark and a module call."""
+"""The boxes: the page that all stands on, every kind of node, a start of a backward, a jump, a mark, a module call."""
 
 INKS = {
     "ink": ("#1e293b", "#e6ebf2"),
@@ -38,6 +39,7 @@ INKS = {
     "note": ("#8a4b00", "#f0b840"),
     "rule": ("#b8430a", "#ff9d5c"),
     "alarm": ("#c1121f", "#ff6b6b"),
+    "sound": ("#177d3d", "#5cd68a"),
     "halo": ("#f5f7fa", "#1a2029"),
 }
 """The text, on a light and on a dark page."""
@@ -99,5 +101,6 @@ SIGNS = {
     "value": "value, forward",
     "back": "∇ gradient, backward",
     "faint": "no gradient",
+    "jump": "goes on at the same letter",
 }
 """The meanings of the other signs, in their order at the end of the legend."""

@@ -6,6 +6,7 @@ id, script or link in it, so any number of these can stand in one page, and a dr
 
 import base64
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import pairwise
@@ -14,7 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import lines_of
-from nbgrad.widgets.description.schema import Box, Description, Edge, Form, Layout, Node, Picture, Scope
+from nbgrad.widgets.description.schema import Box, Description, Edge, Form, Jump, Layout, Node, Picture, Scope
 from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, gradient_width, text_width, wrap
 from nbgrad.widgets.description.told import LISTED, told, unlisted
 from nbgrad.widgets.layout.card import (
@@ -32,7 +33,8 @@ from nbgrad.widgets.layout.card import (
     Card,
     bar_height,
 )
-from nbgrad.widgets.layout.curves import APART, beside, path, short as _n, sides, tip, tip_points
+from nbgrad.widgets.layout.curves import APART, Run, beside, closed, path, short as _n, sides, tip, tip_points
+from nbgrad.widgets.layout.jumps import SIGN_SIZE
 from nbgrad.widgets.layout.parts import LABEL_HEIGHT, LABEL_SIZE, MARK_SIZE, SCOPE_SIZE, label_lines, mark_text
 from nbgrad.widgets.optional_packages import PartError, loading, needs
 from nbgrad.widgets.render.palette import BARS, EDGES, FOLDED, HOTTEST, INKS, MEANING, PAINTS, SIGNS, heat
@@ -44,6 +46,9 @@ _LEGIBLE = 3.5  # pixels
 
 _SIGN, _SIGN_GAP = 0.66, 0.3
 """The width of the sign of a gradient, and the gap between it and the number, in font sizes."""
+
+_STROKE = 1.2
+"""How wide lines are where nothing else is said."""
 
 _PALE = 0.25
 """The opacity of parts that a film has not reached yet."""
@@ -107,7 +112,7 @@ def svg(picture: Picture, moment: Moment | None = None) -> str:
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="nbgrad-static" role="img" aria-label={label} '
         f'width="{_n(width)}" height="{_n(y)}" viewBox="0 0 {_n(width)} {_n(y)}" '
-        f'style="max-width:100%;height:auto" font-family="{FONT}">'
+        f'style="max-width:100%;height:auto" font-family="{FONT}" fill="none" stroke-width="{_n(_STROKE)}">'
     )
     card = _rect({"x": 0.5, "y": 0.5, "width": width - 1, "height": y - 1}, 8, "card")
     style = f"{_STYLE}{_dark_style(coloured=bool(description['colour']))}"
@@ -192,6 +197,9 @@ def _header(rows: list[str], picture: Picture, width: float, moment: Moment | No
     for line in wrap(about, 12, width):
         rows.append(_text(line, (_MARGIN, y), 12, "muted"))
         y += _ROW
+    if description["outcome"]:
+        rows.append(_outcome(description, y))
+        y += _ROW
     marks = marks_of(description)
     indent = 12.0 + 8 * any(len(mark) > 1 for mark in marks.values())
     for text, role, finding in _sentences(description):
@@ -201,6 +209,15 @@ def _header(rows: list[str], picture: Picture, width: float, moment: Moment | No
             rows.append(_text(line, (_MARGIN + indent, y), 12, role))
             y += _ROW
     return y - 4
+
+
+def _outcome(description: Description, y: float) -> str:
+    """That nothing is wrong: a pointer that rests on it is told what was looked at. Many fonts have no ✓."""
+    said, sound = description["outcome"].removeprefix("✓ "), description["outcome"].startswith("✓")
+    title, role = _title("\n".join(description["checked"])), "sound" if sound else "muted"
+    tick = f"M{_n(_MARGIN + 1)} {_n(y - 4)}l3 3.5 5 -8"
+    sign = f'<path class="nbgs-sound-sign" d="{tick}" stroke="{INKS["sound"][0]}" stroke-width="1.8"/>'
+    return f"<g>{title}{sign * sound}{_text(said, (_MARGIN + 13 * sound, y), 12, role)}</g>"
 
 
 _ERRORS = ("nan", "failed", "inplace")
@@ -235,6 +252,7 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
     present: set[str] = {node["kind"] for node in picture["description"]["nodes"]}
     present |= {"root"} if any(node["root"] for node in picture["description"]["nodes"]) else set()
     present |= {"mark"} if picture["layout"]["marks"] else set()
+    present |= {"jump"} if picture["layout"]["jumps"] else set()
     for edge in [one for one in edges if picture["layout"]["edges"][one["id"]]]:
         present |= {"faint"} if edge["gradient"] is None else {"value", "back"} if edge["gradient"] else {"value"}
     x = _MARGIN
@@ -276,7 +294,9 @@ def _heated(shape: str, level: float, *, outlined: bool = True) -> str:
     """A shape in the colour of a level, as the front end paints it: the higher the level, the wider its outline."""
     step = round(level * _STEPS)
     coloured = _filled(shape, f"nbgs-heat{step}", heat(HOTTEST * step / _STEPS, dark=False))
-    return re.sub(r'stroke-width="[^"]*"', f'stroke-width="{_n(1 + 5 * level)}"', coloured) if outlined else coloured
+    if not outlined:
+        return coloured
+    return re.sub(r' stroke-width="[^"]*"', "", coloured).replace("/>", f' stroke-width="{_n(1 + 5 * level)}"/>')
 
 
 def _filled(shape: str, role: str, colour: str) -> str:
@@ -300,10 +320,13 @@ def loops_over(node: Node) -> bool:
 def _sample(key: str, x: float, y: float) -> list[str]:
     if key in EDGES:
         line = [[x, y], [x + 8, y], [x + 16, y], [x + 26, y]]
-        return _line([line if key != "back" else line[::-1]], key)
+        runs = [line if key != "back" else line[::-1]]
+        return [_line(runs, key), _tips(key, _tip(runs))]
     box: Box = {"x": x, "y": y - 7, "width": 26, "height": 14}
     if key == "mark":
         return [_rect(box, 7, "mark"), _text("Σ", (x + 13, y + 4), 10, "ink", anchor="middle")]
+    if key == "jump":
+        return [_rect(box, 7, "jump"), _text("a", (x + 13, y + 4), 11, "ink", anchor="middle")]
     if key == "root":
         return [_rect(box, 4, "root", 2.5), _marker(x + 13, y)]
     return _shape(key, box)
@@ -321,12 +344,7 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
     framed = [scope for scope in description["scopes"] if scope["id"] in layout["scopes"]]
     for scope in framed:
         yield _rect(layout["scopes"][scope["id"]], 8, "scope")
-    for edge in [one for one in description["edges"] if layout["edges"][one["id"]]]:
-        yield f"<g>{_title(edge_title(edge))}"
-        yield from _lines(edge, layout)
-        if edge["id"] in layout["labels"]:
-            yield from _labels(edge, layout["labels"][edge["id"]], layout["texts"])
-        yield "</g>"
+    yield from _edges(description, layout)
     for scope in framed:
         yield from _scope_label(scope, layout["scopes"][scope["id"]], layout["texts"][scope["id"]])
     marks = marks_of(description)
@@ -344,6 +362,30 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
                 anchor="middle",
             )
             yield "</g>"
+    for jump in layout["jumps"]:
+        yield f"<g>{_jump(jump)}</g>"
+
+
+def _edges(description: Description, layout: Layout) -> Iterator[str]:
+    """The lines with their labels, and then all arrow heads of a colour as one shape."""
+    tips: defaultdict[str, list[str]] = defaultdict(list)
+    for edge in [one for one in description["edges"] if layout["edges"][one["id"]]]:
+        yield f"<g>{_title(edge_title(edge))}"
+        for role, runs in _lines(edge, layout):
+            yield _line(runs, role)
+            tips[role].append(_tip(runs))
+        if edge["id"] in layout["labels"]:
+            yield from _labels(edge, layout["labels"][edge["id"]], layout["texts"])
+        yield "</g>"
+    yield from [_tips(role, "".join(shapes)) for role, shapes in tips.items()]
+
+
+def _jump(jump: Jump) -> str:
+    """The sign at one end of a line that is not drawn: its letters, and what stands at the other end."""
+    at = (_middle(jump["box"]), jump["box"]["y"] + 11.5)
+    letters = _text(jump["letters"], at, SIGN_SIZE, "ink", anchor="middle", bold=True).removesuffix("</text>")
+    name = f'<tspan dx="4" font-weight="normal">{escape(jump["text"])}</tspan>' if jump["text"] else ""
+    return f"{_rect(jump['box'], 7, 'jump', 1)}{letters}{name}</text>"
 
 
 def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
@@ -355,8 +397,13 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
     for edge in [one for one in description["edges"] if layout["edges"][one["id"]]]:
         came = edge["id"] in moment.back
         taken = edge["target"] in moment.computed
-        lines = _lines(edge, layout) if came or edge["gradient"] is None else _lines(edge, layout)[:2]
-        yield f'<g opacity="{1 if taken else _PALE}">{"".join(lines)}</g>'
+        lines = _lines(edge, layout) if came or edge["gradient"] is None else _lines(edge, layout)[:1]
+        arrows = [_line(runs, role) + _tips(role, _tip(runs)) for role, runs in lines]
+        yield f'<g opacity="{1 if taken else _PALE}">{"".join(arrows)}</g>'
+    targets = {edge["id"]: edge["target"] for edge in description["edges"]}
+    for jump in layout["jumps"]:
+        taken = any(targets[edge] in moment.computed for edge in jump["edges"])
+        yield f'<g opacity="{1 if taken else _PALE}">{_jump(jump)}</g>'
     hidden = _hidden(picture)
     for node in _shown(picture):
         known = node["id"] in moment.reached
@@ -370,7 +417,7 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         if node["id"] in moment.current:
             colour = EDGES["value" if moment.forward else "back"][0]
             x, y, width, height = map(_n, (box["x"] - 3, box["y"] - 3, box["width"] + 6, box["height"] + 6))
-            yield f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="7" fill="none" stroke="{colour}" '
+            yield f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="7" stroke="{colour}" '
             yield 'stroke-width="3"/>'
         yield "</g>"
     for edge in description["edges"]:
@@ -426,7 +473,9 @@ def _node(node: Node, layout: Layout, colour: str, marks: dict[str, str]) -> Ite
     kind, box, rule = node["kind"], layout["nodes"][node["id"]], layout["texts"].get(node["id"])
     form = layout["forms"].get(node["id"], "card")
     bars = "" if node["bars"] is None else f"; bars: {node['bars']['text']}"
-    title = f"{lines_of(node)[0]} ({FOLDED['loop'] if loops_over(node) else LEGEND[kind]}){bars}"
+    why = [one["text"] for one in node["details"] if one["term"] == "gradient" and "role" not in one]
+    meaning = FOLDED["loop"] if loops_over(node) else LEGEND[kind]
+    title = f"{lines_of(node)[0]} ({meaning}){bars}{''.join(f'; gradient {text}' for text in why)}"
     yield f"<g>{_title(title)}"
     if kind == "folded":
         box = {**box, "width": box["width"] - BEHIND, "height": box["height"] - BEHIND}
@@ -529,32 +578,36 @@ def _octagon(box: Box) -> str:
     ]
     points = " ".join(f"{_n(a)},{_n(b)}" for a, b in corners)
     paint = PAINTS["input"]
-    look = f'fill="{paint.fill}" stroke="{paint.stroke}" stroke-width="1.2"'
+    look = f'fill="{paint.fill}" stroke="{paint.stroke}"'
     return f'<polygon class="nbgs-input" points="{points}" {look}/>'
 
 
-def _lines(edge: Edge, layout: Layout) -> list[str]:
-    """The line of the value and, beside it in the other direction, the line of the gradient."""
+def _lines(edge: Edge, layout: Layout) -> list[tuple[str, list[Run]]]:
+    """The line of the value and, beside it in the other direction, that of the gradient: with their roles."""
     runs, mark = layout["edges"][edge["id"]], layout["marks"].get(edge["id"])
     if edge["gradient"] is None:
-        return _line(runs, "faint")
+        return [("faint", runs)]
     stops = [layout["nodes"].get(edge["source"]), *[mark] * (len(runs) - 1), layout["nodes"].get(edge["target"])]
     ended = [(run, sides(run, ends)) for run, ends in zip(runs, pairwise(stops), strict=True)]
-    forward = [beside(run, APART, ends) for run, ends in ended]
     if not edge["gradient"]:
-        return _line([beside(run, 0, ends) for run, ends in ended], "value")
+        return [("value", [beside(run, 0, ends) for run, ends in ended])]
+    forward = [beside(run, APART, ends) for run, ends in ended]
     back = [beside(run, -APART, ends)[::-1] for run, ends in reversed(ended)]
-    return [*_line(forward, "value"), *_line(back, "back" if edge["mismatch"] is None else "wrong")]
+    return [("value", forward), ("back" if edge["mismatch"] is None else "wrong", back)]
 
 
-def _line(runs: list[list[list[float]]], role: str) -> list[str]:
-    colour, look = EDGES[role][0], _LOOKS.get(role, "")
-    points = " ".join(f"{_n(x)},{_n(y)}" for x, y in tip_points(*tip(runs[-1])))
-    d = " ".join(map(path, runs))
-    return [
-        f'<path class="nbgs-{role}" d="{d}" fill="none" stroke="{colour}" stroke-width="1.3"{look}/>',
-        f'<polygon class="nbgs-{role}-tip" points="{points}" fill="{colour}"/>',
-    ]
+def _line(runs: list[Run], role: str) -> str:
+    d = "".join(map(path, runs))
+    return f'<path class="nbgs-{role}" d="{d}" stroke="{EDGES[role][0]}"{_LOOKS.get(role, "")}/>'
+
+
+def _tip(runs: list[Run]) -> str:
+    """The arrow head at the end of a line, as a part of a path."""
+    return closed(tip_points(*tip(runs[-1])))
+
+
+def _tips(role: str, shapes: str) -> str:
+    return f'<path class="nbgs-{role}-tip" d="{shapes}" fill="{EDGES[role][0]}"/>'
 
 
 def _labels(edge: Edge, box: Box, texts: dict[str, float]) -> Iterator[str]:
@@ -572,12 +625,16 @@ def _middle(box: Box) -> float:
     return box["x"] + box["width"] / 2
 
 
-def _rect(box: Box, radius: float, role: str, stroke: float = 1.2, more: str = "") -> str:
+def _width(stroke: float) -> str:
+    return "" if stroke == _STROKE else f' stroke-width="{_n(stroke)}"'
+
+
+def _rect(box: Box, radius: float, role: str, stroke: float = _STROKE, more: str = "") -> str:
     paint = PAINTS[role]
     return (
         f'<rect class="nbgs-{role}" x="{_n(box["x"])}" y="{_n(box["y"])}" width="{_n(box["width"])}" '
-        f'height="{_n(box["height"])}" rx="{_n(radius)}" fill="{paint.fill}" stroke="{paint.stroke}" '
-        f'stroke-width="{stroke}"{more}/>'
+        f'height="{_n(box["height"])}" rx="{_n(radius)}" fill="{paint.fill}" stroke="{paint.stroke}"'
+        f"{_width(stroke)}{more}/>"
     )
 
 
@@ -635,9 +692,9 @@ def _gradient(
     if wide is not None:
         x -= (sign + gap + wide) / 2
     top = y - 0.66 * size
-    points = f"{_n(x)},{_n(top)} {_n(x + sign)},{_n(top)} {_n(x + sign / 2)},{_n(y)}"
-    look = f'fill="none" stroke="{INKS[role][0]}" stroke-width="{(0.14 if bold else 0.1) * size:.1f}"'
-    shape = f'<polygon class="nbgs-{role}-sign" points="{points}" {look}/>'
+    corners = closed([[x, top], [x + sign, top], [x + sign / 2, y]])
+    look = f'stroke="{INKS[role][0]}" stroke-width="{(0.14 if bold else 0.1) * size:.1f}"'
+    shape = f'<path class="nbgs-{role}-sign" d="{corners}" {look}/>'
     return shape + _text(text.removeprefix(NABLA), (x + sign + gap, y), size, role, bold=bold)
 
 

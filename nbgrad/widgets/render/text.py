@@ -61,6 +61,9 @@ def _findings(description: Description) -> list[str]:
     """The findings, each with its node, and the modules whose gradients vanish or explode."""
     found = told(description)
     said = [one.text + (f" ({one.node})" if one.node else "") for one in found[:LISTED]]
+    if description["outcome"]:
+        judged = [line.partition(":")[0] for line in description["checked"] if not line.startswith("not judged")]
+        return [clip(f"{description['outcome']}: {', '.join(judged)}", 500)]
     return [f"Finding: {clip(text, 500)}" for text in said] + unlisted(found)
 
 

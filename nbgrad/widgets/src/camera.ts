@@ -1,11 +1,10 @@
 // Pan and zoom: which part of the drawing the reader sees.
 
-import { select } from "d3-selection";
-import { type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity, zoomTransform } from "d3-zoom";
 import { LARGEST, LEGIBLE } from "./constants";
 import { FAR } from "./cull";
 import type { Box } from "./description";
 import { flag } from "./dom";
+import { gestures, type Moved, Placement, type Spot } from "./gestures";
 
 const SMALL = 0.25; // a picture that would be seen smaller than this opens at a part of it: there is hardly a word in its boxes
 const OUT = 0.85; // of the scale at which all is seen: how far a reader can zoom out
@@ -13,53 +12,56 @@ const NEAR = 8; // the largest scale
 const GLIDE = 200; // milliseconds
 const EDGE = 12; // pixels between the picture and the edge of the stage
 
-interface Zoomed {
-  transform: ZoomTransform;
-  sourceEvent: Event | null; // null if the code did it, and not the reader
-}
-
-export class Camera {
-  readonly #zoom: ZoomBehavior<SVGSVGElement, unknown>;
+export class Camera implements Moved {
   moving = false; // whether the reader is moving the drawing now
   moved = false; // by the reader, since the picture was shown
+  #now = new Placement(1, 0, 0);
+  #least = 0.02; // the smallest scale
   #size: [number, number] = [1, 1]; // of the drawing
   #seen: [number, number] = [0, 0]; // the uncovered part of the stage when it was last measured; 0 before the stage is in the page
   #covered: [number, number] = [0, 0]; // how much of the stage a panel covers: at the right, and at the bottom
   #frame = 0;
-  #gliding: ZoomTransform | null = null; // where the running glide ends
+  #gliding: Placement | null = null; // where the running glide ends
+  readonly #heard = new AbortController();
 
-  constructor(private readonly stage: SVGSVGElement, wants: (event: Event) => boolean, moved: (to: ZoomTransform, moving: boolean) => void, rests: () => void) {
-    this.#zoom = zoom<SVGSVGElement, unknown>()
-      .scaleExtent([0.02, NEAR])
-      .extent(() => [[0, 0], [stage.clientWidth, stage.clientHeight]]) // the extent that d3 takes by default raises an error in a hidden stage
-      .filter(wants)
-      .on("start", ({ sourceEvent }: Zoomed) => {
-        this.moving = !!sourceEvent;
-        if (!sourceEvent) return;
-        this.moved = true;
-        this.#halt();
-      })
-      .on("zoom", ({ transform }: Zoomed) => {
-        flag(stage, "far", transform.k < FAR);
-        flag(stage, "small", transform.k < LEGIBLE * 0.995);
-        moved(transform, true);
-      })
-      .on("end", ({ transform, sourceEvent }: Zoomed) => {
-        this.moving = false;
-        moved(transform, false);
-        if (sourceEvent) rests();
-      });
-    select(stage).call(this.#zoom);
+  constructor(private readonly stage: SVGSVGElement, readonly wants: (event: Event) => boolean, private readonly told: (to: Placement, moving: boolean) => void, private readonly rests: () => void) {
+    gestures(stage, this, this.#heard.signal);
   }
 
   stop(): void {
     this.#halt();
-    select(this.stage).on(".zoom", null);
+    this.#heard.abort();
+  }
+
+  begin(): void {
+    this.moving = this.moved = true;
+    this.#halt();
+  }
+
+  lead(factor: number, from: Spot, to: Spot): void {
+    this.#put(this.#now.led(this.#limited(this.#now.k * factor), from, to));
+  }
+
+  end(): void {
+    this.moving = false;
+    this.told(this.#now, false);
+    this.rests();
+  }
+
+  #limited(k: number): number {
+    return Math.max(this.#least, Math.min(NEAR, k));
+  }
+
+  #put(to: Placement): void {
+    this.#now = to;
+    flag(this.stage, "far", to.k < FAR);
+    flag(this.stage, "small", to.k < LEGIBLE * 0.995);
+    this.told(to, true);
   }
 
   /** The place that the reader sees; during a glide, the place where it ends. */
-  get place(): ZoomTransform {
-    return this.#gliding ?? zoomTransform(this.stage);
+  get place(): Placement {
+    return this.#gliding ?? this.#now;
   }
 
   /** Show another drawing: all of it, if it is then large enough to be read, else the part around `start`. Return whether it is only a part. */
@@ -68,7 +70,7 @@ export class Camera {
     this.moved = false;
     const [width, height] = (this.#seen = this.#room());
     if (!width || !height) return false;
-    this.#zoom.scaleExtent([Math.min(LEGIBLE, this.#fitted().k) * OUT, NEAR]);
+    this.#least = Math.min(LEGIBLE, this.#fitted().k) * OUT;
     this.#set(this.#fitted());
     if (this.#fitted().k >= SMALL || !start) return false;
     const k = Math.min(1, Math.max(LEGIBLE, width / size[0], height / size[1]));
@@ -79,7 +81,7 @@ export class Camera {
   }
 
   /** Show another drawing, with `box` where `before` was when it was seen from `place`. With `all`, then bring all of `box` into sight. */
-  keep(size: [number, number], place: ZoomTransform, before: Box, box: Box, all: boolean): void {
+  keep(size: [number, number], place: Placement, before: Box, box: Box, all: boolean): void {
     this.#size = size;
     const [dx, dy] = [before.x + before.width / 2 - box.x - box.width / 2, before.y + before.height / 2 - box.y - box.height / 2];
     this.#set(at(place.x + dx * place.k, place.y + dy * place.k, place.k));
@@ -110,22 +112,20 @@ export class Camera {
 
   /** Look at this point of the drawing. */
   go(x: number, y: number): void {
-    const [[width, height], at] = [this.#room(), zoomTransform(this.stage)];
-    this.#zoom.translateBy(select(this.stage), (width / 2 - at.x) / at.k - x, (height / 2 - at.y) / at.k - y);
+    const [[width, height], { k }] = [this.#room(), this.#now];
+    this.#set(at(width / 2 - x * k, height / 2 - y * k, k));
   }
 
   /** Move the drawing by these parts of the width and the height of the window. */
   pan(x: number, y: number): void {
     const [width, height] = this.#room();
-    const { k } = zoomTransform(this.stage);
-    this.#zoom.translateBy(select(this.stage), (x * width) / k, (y * height) / k);
+    this.#set(this.#now.led(this.#now.k, [0, 0], [x * width, y * height]));
   }
 
   scale(factor: number): void {
-    this.#halt();
     this.moved = true;
     const [width, height] = this.#room();
-    this.#zoom.scaleBy(select(this.stage), factor, [width / 2, height / 2]);
+    this.#set(this.#now.led(this.#limited(this.#now.k * factor), [width / 2, height / 2]));
   }
 
   /** The stage has another size. If all of the picture was seen, fit it again; else keep its middle in the middle. */
@@ -151,9 +151,9 @@ export class Camera {
   }
 
   /** Move to another place little by little, so that the reader sees where it is relative to this one. */
-  glide(to: ZoomTransform): void {
+  glide(to: Placement): void {
     this.moved = true;
-    const from = zoomTransform(this.stage);
+    const from = this.#now;
     if (from.x === to.x && from.y === to.y && from.k === to.k) return this.#halt();
     if (matchMedia("(prefers-reduced-motion: reduce)").matches || !this.#seen[0]) return this.#set(to);
     this.#halt();
@@ -163,7 +163,7 @@ export class Camera {
       const done = Math.min(1, Math.max(0, now - begin) / GLIDE);
       const part = done * (2 - done);
       const between = (a: number, b: number) => a + (b - a) * part;
-      this.#zoom.transform(select(this.stage), at(between(from.x, to.x), between(from.y, to.y), between(from.k, to.k)));
+      this.#show(at(between(from.x, to.x), between(from.y, to.y), between(from.k, to.k)));
       if (done < 1) this.#frame = requestAnimationFrame(step);
       else this.#gliding = null;
     };
@@ -176,7 +176,7 @@ export class Camera {
   }
 
   /** A place from which all of a box is seen, as near to another as can be. */
-  #revealed(from: ZoomTransform, box: Box | undefined): ZoomTransform {
+  #revealed(from: Placement, box: Box | undefined): Placement {
     if (!box) return from;
     const [width, height] = this.#room();
     const { x: x0, y: y0, k } = from;
@@ -200,16 +200,21 @@ export class Camera {
     return [width && Math.max(1, width - right), height && Math.max(1, height - bottom)];
   }
 
-  #fitted([width, height] = this.#room()): ZoomTransform {
+  #fitted([width, height] = this.#room()): Placement {
     const [w, h] = this.#size;
     const k = Math.min(LARGEST, width / w, height / h);
     return at((width - w * k) / 2, (height - h * k) / 2, k);
   }
 
-  #set(to: ZoomTransform): void {
+  #show(to: Placement): void {
+    this.#put(to);
+    this.told(to, false);
+  }
+
+  #set(to: Placement): void {
     this.#halt();
-    this.#zoom.transform(select(this.stage), to);
+    this.#show(to);
   }
 }
 
-const at = (x: number, y: number, k: number): ZoomTransform => zoomIdentity.translate(x, y).scale(k);
+const at = (x: number, y: number, k: number): Placement => new Placement(k, x, y);

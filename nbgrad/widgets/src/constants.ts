@@ -30,6 +30,7 @@ export const SIGNS = {
   value: "value, forward",
   back: "∇ gradient, backward",
   faint: "no gradient",
+  jump: "goes on at the same letter",
 };
 
 /** Half the distance between the two lines of an edge. */

@@ -1,8 +1,8 @@
 // Only the part of a large drawing near the window is drawn: browsers would draw the rest too, and need a second for it.
 
-import type { ZoomTransform } from "d3-zoom";
 import type { Layout } from "./description";
 import type { Drawing } from "./draw";
+import type { Placement } from "./gestures";
 
 const FEW = 400; // fewer parts than this are all drawn: they cost too little
 export const FAR = 0.3; // below this scale no letters are drawn
@@ -31,7 +31,7 @@ export class Cull {
   }
 
   /** The window has moved. While it still moves, parts are added, and parts are taken away only if the reader has zoomed in a lot. */
-  look({ x, y, k }: ZoomTransform, width: number, height: number, moving: boolean): void {
+  look({ x, y, k }: Placement, width: number, height: number, moving: boolean): void {
     if (this.#parts.length < FEW || !width) return;
     const seen: Extent = [-x / k, -y / k, (width - x) / k, (height - y) / k];
     const old = this.#shown;

@@ -302,6 +302,7 @@ export interface Description {
   twins: Record<string, string>;
   verdicts: Verdict[];
   problems: Problem[];
+  outcome: string;
   checked: string[];
   history: History;
   hidden: Hidden;
@@ -318,6 +319,14 @@ export interface Box {
   height: number;
 }
 
+export interface Jump {
+  letters: string;
+  text: string;
+  node: string;
+  edges: string[];
+  box: Box;
+}
+
 export interface Layout {
   width: number;
   height: number;
@@ -326,6 +335,7 @@ export interface Layout {
   labels: Record<string, Box>;
   marks: Record<string, Box>;
   scopes: Record<string, Box>;
+  jumps: Jump[];
   forms: Record<string, Form>;
   shrunk: Record<string, number>;
 }

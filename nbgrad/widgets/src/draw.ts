@@ -1,10 +1,10 @@
 // Picture -> SVG elements, with the same shapes as svg.py; the colours are in graph.css.
 
 import { APART, BAR, BAR_HEIGHT, BEHIND, FOLDED, MEANING, TOGETHER, WIDE } from "./constants";
-import type { Bars, Box, Edge, Layout, Node as GraphNode, Picture } from "./description";
+import type { Bars, Box, Description, Edge, Jump, Layout, Node as GraphNode, Picture } from "./description";
 import { attribute, svg } from "./dom";
 import { beside, path, sides, tip } from "./geometry";
-import { lines as linesOf } from "./model";
+import { lines as linesOf, name } from "./model";
 
 /** The elements that can be selected, by the id of their node, edge or scope. */
 export interface Drawing {
@@ -12,6 +12,7 @@ export interface Drawing {
   nodes: Map<string, SVGGElement>;
   edges: Map<string, SVGGElement>;
   marks: Map<string, SVGGElement>;
+  jumps: Map<Jump, SVGGElement>;
   scopes: Map<string, SVGGElement>;
 }
 
@@ -26,7 +27,7 @@ export const BADGES = {
 
 export function draw(picture: Picture): Drawing {
   const { description, layout } = picture;
-  const drawing: Drawing = { layer: svg("g"), nodes: new Map(), edges: new Map(), marks: new Map(), scopes: new Map() };
+  const drawing: Drawing = { layer: svg("g"), nodes: new Map(), edges: new Map(), marks: new Map(), jumps: new Map(), scopes: new Map() };
   for (const scope of description.scopes) {
     const box = layout.scopes[scope.id];
     if (box) drawing.layer.append(rect(box, 10, "nbg-scope"));
@@ -60,6 +61,7 @@ export function draw(picture: Picture): Drawing {
     const by = layout.edges[edge.id]?.length ? 1 : layout.shrunk[edge.source]; // of a row
     if (box) drawing.marks.set(edge.id, smaller(mark(edge, natural(box, by), edge.id in layout.forms), box, by));
   }
+  for (const one of layout.jumps) drawing.jumps.set(one, jump(one, description));
   for (const node of description.nodes) {
     const box = layout.nodes[node.id];
     const by = layout.shrunk[node.id];
@@ -67,7 +69,7 @@ export function draw(picture: Picture): Drawing {
   }
   const [boxes, rows] = [false, true].map((row) => description.nodes.filter((node) => (node.row !== null) === row).flatMap((node) => drawing.nodes.get(node.id) ?? []));
   // Later elements cover earlier ones: rows and marks cover their boxes. Titles grow when the picture is small, and cover all.
-  drawing.layer.append(...boxes!, ...rows!, ...drawing.marks.values(), ...drawing.scopes.values());
+  drawing.layer.append(...boxes!, ...rows!, ...drawing.marks.values(), ...drawing.jumps.values(), ...drawing.scopes.values());
   return drawing;
 }
 
@@ -127,6 +129,22 @@ function mark(edge: Edge, box: Box, small: boolean): SVGGElement {
     text(warning ? "⚠" : "Σ", box.x + box.width / 2, box.y + 15, "nbg-sum"),
     text(`${warning ? "⚠ " : ""}Σ ${edge.reduction?.text.split(" -> ").slice(+small).join(" -> ") ?? ""}`, box.x + box.width / 2, box.y + 12.5, "nbg-mark-text"),
     text(edge.reduction?.expansion ?? "", box.x + box.width / 2, box.y + 12.5, "nbg-expansion"),
+  );
+  return group;
+}
+
+/** Where the lines of a jump go on. */
+export const farEnds = ({ node, edges }: Jump, description: Description): string[] =>
+  [...new Set(description.edges.flatMap(({ id, source, target }) => (edges.includes(id) ? [source === node ? target : source] : [])))];
+
+function jump(one: Jump, description: Description): SVGGElement {
+  const { letters, text: said, node, box } = one;
+  const [x, leaves] = [box.x + box.width / 2, description.edges.some(({ id, source }) => id === one.edges[0] && source === node)];
+  const label = `${letters}: ${leaves ? "to" : "from"} ${farEnds(one, description).map((id) => name(description, id)).join(", ")}. Click to go there.`;
+  const group = svg("g", { class: "nbg-mark nbg-jump", role: "button", tabindex: -1, label, testid: "jump" });
+  group.append(
+    svg("title", {}, label), rect(box, 7, "nbg-shape"), text(letters.length > 3 ? "…" : letters, x, box.y + 14, "nbg-sum"),
+    svg("text", { class: "nbg-mark-text", x, y: box.y + 11.5 }, svg("tspan", { "font-weight": "bold" }, letters), said && ` ${said}`),
   );
   return group;
 }

@@ -86,15 +86,17 @@ export function folded(base: Picture, closed: Set<string>): Picture {
       const result = leaving.size === 1 ? inside.find(({ id }) => leaving.has(id)) : undefined; // all that leaves it is one tensor
       if (result) [one.label, one.rule] = [[...one.label, ...result.label.slice(1, 2)], result.rule];
       nodes.push(one);
-      const [width, height] = [Math.max(96, 7.2 * Math.max(scope.label.length, 0.85 * scope.folds.length) + 33), 18 + 14 * one.label.length];
+      const [width, height] = [Math.max(96, 7.2 * Math.max(scope.label.length, 0.85 * Math.max(scope.folds.length, `${one.label[2] ?? ""}   ${one.rule ?? ""}`.length)) + 33), 18 + 14 * one.label.length];
       const [x, y] = [around.x + (around.width - width) / 2, around.y + (around.height - height) / 2];
       boxes[stand] = { x, y, width, height };
     }
   }
-  const moved: Layout = { ...layout, nodes: boxes, edges: {}, labels: {}, marks: {}, scopes: {} };
+  const moved: Layout = { ...layout, nodes: boxes, edges: {}, labels: {}, marks: {}, scopes: {}, jumps: [] };
   const renamed = new Map<string, string>();
   const edges = redirect(description, layout, moved, where, renamed);
   for (const [id, box] of Object.entries(layout.scopes)) if (!home.has(id)) moved.scopes[id] = box;
+  const same = new Set(description.edges.flatMap((edge) => (edges.includes(edge) ? [edge.id] : [])));
+  moved.jumps = layout.jumps.map((jump) => ({ ...jump, edges: jump.edges.filter((id) => same.has(id)) })).filter((jump) => jump.edges.length);
   tightened({ ...description, nodes }, moved, home);
   const steps = walk(description, where, renamed, nodes);
   const homes = new Map([...where].map(([id, stand]) => [original(description, id), stand])); // for each tensor that is no longer drawn: the folded node that it is in
@@ -269,7 +271,7 @@ const GAP = 44;
 
 /** Take out the rows and columns in which nothing stands any more. */
 function compact(layout: Layout): Layout {
-  const boxes = [layout.nodes, layout.labels, layout.marks].flatMap((group) => Object.values(group));
+  const boxes = [layout.nodes, layout.labels, layout.marks].flatMap((group) => Object.values(group)).concat(layout.jumps.map(({ box }) => box));
   for (const { x, y, width, height } of Object.values(layout.scopes))
     boxes.push({ x, y, width: 10, height: 24 }, { x: x + width - 10, y: y + height - 10, width: 10, height: 10 });
   const fx = squeeze(boxes.map((box) => [box.x, box.x + box.width]));
@@ -286,6 +288,7 @@ function compact(layout: Layout): Layout {
   return {
     ...layout, width, height, nodes: all(layout.nodes), labels: all(layout.labels), marks: all(layout.marks),
     scopes: all(layout.scopes), edges: Object.fromEntries(curves) as Layout["edges"],
+    jumps: layout.jumps.map((jump) => ({ ...jump, box: move(jump.box) })),
   };
 }
 

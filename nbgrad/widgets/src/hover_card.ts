@@ -52,6 +52,7 @@ function told({ nodes, edges }: Description, node: GraphNode): Node[] {
   if (node.holds.length === 1) add(node.label[1] ?? "");
   for (const { role, term, text } of node.details) {
     if (role === "source") add(text);
+    else if (term === "gradient" && !role) add(`gradient ${text}`); // why it is not known
     else if (role === "parts") add(`${term}: ${text.replaceAll("\n", ", ")}`);
   }
   if (node.rule) add(node.rule.replace("∇", "gradient"));

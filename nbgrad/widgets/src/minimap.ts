@@ -1,9 +1,9 @@
 // A map of a picture that is larger than the window: where the window is, and a way to move it.
 
-import type { ZoomTransform } from "d3-zoom";
 import type { Camera } from "./camera";
 import type { Box, Picture } from "./description";
 import { attribute, flag, html, listen, svg } from "./dom";
+import type { Placement } from "./gestures";
 
 const [WIDTH, HEIGHT] = [150, 110]; // at most, in pixels
 const PART = 0.28; // of the window, at most
@@ -35,7 +35,7 @@ export class Minimap {
   }
 
   /** The window has moved. */
-  look({ x, y, k }: ZoomTransform, width: number, height: number, moving: boolean): void {
+  look({ x, y, k }: Placement, width: number, height: number, moving: boolean): void {
     const [w, h] = this.#size;
     const [x0, y0] = [Math.max(0, -x / k), Math.max(0, -y / k)];
     const [x1, y1] = [Math.min(w, (width - x) / k), Math.min(h, (height - y) / k)];
@@ -51,7 +51,7 @@ export class Minimap {
   }
 
   /** Stand in the corner where the least of the boxes is covered. */
-  #makeWay({ x, y, k }: Pick<ZoomTransform, "x" | "y" | "k">, width: number, height: number): void {
+  #makeWay({ x, y, k }: Pick<Placement, "x" | "y" | "k">, width: number, height: number): void {
     const { offsetWidth: w, offsetHeight: h } = this.root;
     const along = (from: number, size: number, start: number, room: number) => Math.max(0, Math.min(from + size * k, start + room) - Math.max(from, start));
     const covered = CORNERS.map(([right, low]) => {

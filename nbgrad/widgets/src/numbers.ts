@@ -9,7 +9,7 @@ import type { Supposition } from "./what_if";
 /** The actions that need a kernel: unfold a module that is not in the picture, turn the picture, or look up all numbers of a tensor. */
 export interface Kernel {
   gone: boolean; // whether it was restarted and has lost this picture; only a question to the kernel makes this certain
-  ask(request: { toggle?: string[]; direction?: string; stage?: [number, number]; node?: string; of?: Numbers["of"]; suppose?: object; answer?: Answer }): void;
+  ask(request: { toggle?: string[]; direction?: string; stage?: [number, number]; near?: string[]; node?: string; of?: Numbers["of"]; suppose?: object; answer?: Answer }): void;
   suppose(asked: Supposition): void;
 }
 

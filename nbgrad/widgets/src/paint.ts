@@ -2,7 +2,7 @@
 
 import type { Box, Frame, Node as GraphNode, Picture, Step } from "./description";
 import { attribute, flag, svg } from "./dom";
-import { broken, type Drawing, natural, spoken } from "./draw";
+import { broken, type Drawing, farEnds, natural, spoken } from "./draw";
 import { classColour, original, twinOf } from "./model";
 import { widthOf, write } from "./write";
 
@@ -21,26 +21,29 @@ export class Paint {
 
   /** Show one node, edge or mark with what belongs to it, and let the rest step back. */
   highlight(element: SVGGElement | null): void {
-    const { nodes, edges, marks } = this.#drawing;
+    const { nodes, edges, marks, jumps } = this.#drawing;
     const { description } = this.#picture;
     const on = new Set<unknown>();
     const id = element?.dataset["nodeId"];
-    const one = element?.dataset["edgeId"];
+    const jump = [...jumps].find(([, sign]) => sign === element)?.[0];
+    const lit = new Set(jump?.edges ?? [element?.dataset["edgeId"]]);
     for (const edge of element ? description.edges : []) {
       const own = id !== undefined && [edge.source, edge.target].some((end) => original(description, end) === original(description, id));
-      if (own || edge.id === one) for (const part of [edges.get(edge.id), marks.get(edge.id), nodes.get(edge.source), nodes.get(edge.target)]) on.add(part);
+      if (own) lit.add(edge.id);
+      if (lit.has(edge.id)) for (const part of [edges.get(edge.id), marks.get(edge.id), nodes.get(edge.source), nodes.get(edge.target)]) on.add(part);
     }
     if (element) on.add(element);
     const twin = id === undefined ? undefined : twinOf(description, id);
     if (twin) on.add(nodes.get(twin));
     flag(this.#stage, "focus", on.size > 0);
     for (const [other, part] of nodes) flag(part, "same", id !== undefined && (original(description, other) === original(description, id) || other === twin));
-    for (const group of [nodes, edges, marks]) for (const part of group.values()) flag(part, "on", on.has(part));
+    for (const [{ edges }, sign] of jumps) if (edges.some((edge) => lit.has(edge))) on.add(sign);
+    for (const group of [nodes, edges, marks, jumps]) for (const part of group.values()) flag(part, "on", on.has(part));
   }
 
   /** Dim all but these nodes and the parts between them; null shows everything. */
   only(ids: Set<string> | null): void {
-    const { nodes, edges, marks } = this.#drawing;
+    const { nodes, edges, marks, jumps } = this.#drawing;
     const { description } = this.#picture;
     const has = (id: string) => ids === null || ids.has(original(description, id));
     flag(this.#stage, "only", ids !== null);
@@ -48,6 +51,7 @@ export class Paint {
     for (const edge of description.edges)
       for (const part of [edges.get(edge.id), marks.get(edge.id)])
         flag(part, "out", !(has(edge.source) && has(edge.target)));
+    for (const [jump, sign] of jumps) flag(sign, "out", ![jump.node, ...farEnds(jump, description)].every(has));
   }
 
   overlay(key: string): void {
@@ -84,7 +88,7 @@ export class Paint {
   /** Draw the backward as far as one step; null for all of it again. */
   step(step: Step | null, at: number): void {
     flag(this.#stage, "stepping", step !== null);
-    const { nodes, edges, marks } = this.#drawing;
+    const { nodes, edges, marks, jumps } = this.#drawing;
     const { steps } = this.#picture.description;
     const given = (from: number, to: number) => new Set(steps.slice(from, to).flatMap((one) => one.given.map((it) => it.edge)));
     const [past, now] = [given(0, at), given(at - 1, at)];
@@ -94,9 +98,10 @@ export class Paint {
       flag(element, "done", done.has(id));
       flag(element, "current", step?.node === id || step?.rewrite?.after === id);
     }
-    for (const [id, element] of [...edges, ...marks]) {
-      flag(element, "done", past.has(id));
-      flag(element, "current", step !== null && now.has(id));
+    const parts = [...edges, ...marks].map(([id, element]): [string[], Element] => [[id], element]).concat([...jumps].map(([jump, sign]) => [jump.edges, sign]));
+    for (const [ids, element] of parts) {
+      flag(element, "done", ids.some((id) => past.has(id)));
+      flag(element, "current", step !== null && ids.some((id) => now.has(id)));
     }
     for (const node of this.#picture.description.nodes) {
       const known = step === null || done.has(node.id) || !node.rule;
@@ -111,11 +116,12 @@ export class Paint {
   /** Write at an edge what comes back along it in this step: where it covers the least of the boxes, and near the middle of the edge. */
   #tell(edge: string, came: string, taken: Box[]): void {
     const { layout, description } = this.#picture;
-    const points = (layout.edges[edge] ?? []).flat();
+    const runs = layout.edges[edge] ?? [];
+    const points = layout.marks[edge] ? runs.flat() : (runs[0] ?? []); // of a jump, at its source
     if (!points.length) return;
     const text = `∇ ${came}`;
     const [width, height] = [widthOf(text, true), 14];
-    const shapes = [...taken, ...description.nodes.flatMap(({ id, row }) => (row === null ? (layout.nodes[id] ?? []) : [])), ...Object.values(layout.marks)];
+    const shapes = [...taken, ...description.nodes.flatMap(({ id, row }) => (row === null ? (layout.nodes[id] ?? []) : [])), ...Object.values(layout.marks), ...layout.jumps.map(({ box }) => box)];
     const along = (a: number, b: number, c: number, d: number) => Math.max(0, Math.min(a + b, c + d) - Math.max(a, c));
     const covered = (box: Box) => shapes.reduce((sum, one) => sum + along(box.x, box.width, one.x, one.width) * along(box.y, height, one.y, one.height), 0);
     const middle = (points.length - 1) / 2;

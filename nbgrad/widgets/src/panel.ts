@@ -141,7 +141,7 @@ export function reductionsPanel(description: Description, select: Selection): No
 }
 
 export function findingsPanel(description: Description, select: Selection): Node[] {
-  const { problems, verdicts, checked } = description;
+  const { problems, verdicts, checked, outcome } = description;
   const item = ({ kind, text }: { kind: string; text: string }, go: string | null): Node => {
     const said = html(go ? "button" : "div", { class: kind === "sound" ? "nbg-verdict" : `nbg-finding nbg-finding-${kind}` }, text);
     if (go) listen(said, "click", () => select.node(go));
@@ -149,7 +149,7 @@ export function findingsPanel(description: Description, select: Selection): Node
   };
   return [
     title("Findings"), ...listOf(problems.map((one) => item(one, one.node))),
-    ...(wrong(description) ? [] : [html("p", {}, "There are no findings.")]),
+    ...(wrong(description) ? [] : [html("p", {}, outcome ? `${outcome}.` : "There are no findings.")]),
     ...listOf(verdicts.map((one) => item(one, one.kind === "sound" ? null : placeOf(description, one.scope))), "Gradients by module"),
     ...listOf(checked.map((text) => item({ kind: "sound", text }, null)), "Checked"),
   ];

@@ -1,7 +1,7 @@
 // One drawing of one picture: its elements, how they look for the moment, and where the keyboard goes in it.
 
 import { Cull } from "./cull";
-import type { Box, Description, Edge, Node as GraphNode, Picture } from "./description";
+import type { Box, Description, Edge, Jump, Node as GraphNode, Picture } from "./description";
 import { attribute, listen } from "./dom";
 import { type Drawing, draw, natural } from "./draw";
 import { Forms } from "./forms";
@@ -14,6 +14,7 @@ export interface Touched {
   node(id: string, here?: boolean): void; // clicked in the picture
   edge(id: string): void;
   mark(edge: string, here?: boolean): void;
+  hop(jump: Jump): void; // to where its lines go on
   toggle(holds: string[]): void;
   readonly chosen: SVGGElement | null;
   readonly moving: boolean; // whether the reader is moving the picture now
@@ -40,10 +41,11 @@ export class Scene {
     this.titles = new Titles(this.drawing, picture);
     stage.replaceChildren(this.drawing.layer);
     attribute(stage, "style", `--nbg-w:${layout.width}px;--nbg-h:${layout.height}px`); // for a page of paper
-    const { nodes, marks, edges, scopes } = this.drawing;
+    const { nodes, marks, jumps, edges, scopes } = this.drawing;
     const holds = new Map(description.nodes.map((node) => [node.id, node.holds]));
     for (const [id, element] of nodes) this.#connect(element, id, layout.nodes[id], () => view.node(id, true), holds.get(id));
     for (const [id, element] of marks) this.#connect(element, id, layout.marks[id], () => view.mark(id, true));
+    for (const [one, element] of jumps) this.#connect(element, one.letters, one.box, () => view.hop(one));
     const [row, place] = picture.direction === "TB" ? (["y", "x"] as const) : (["x", "y"] as const);
     this.#order.sort(([, , a], [, , b]) => a[row] - b[row] || a[place] - b[place]);
     attribute(this.first, "tabindex", "0");

@@ -21,7 +21,7 @@ export class Titles {
   #power = 0; // of STEP
 
   constructor({ scopes }: Drawing, { description, layout }: Picture) {
-    const boxes = description.scopes.length > MOST ? [] : [...description.nodes.flatMap(({ id, row }) => (row === null && layout.nodes[id]) || []), ...Object.values(layout.scopes), ...Object.values(layout.marks)];
+    const boxes = description.scopes.length > MOST ? [] : [...description.nodes.flatMap(({ id, row }) => (row === null && layout.nodes[id]) || []), ...Object.values(layout.scopes), ...Object.values(layout.marks), ...layout.jumps.map(({ box }) => box)];
     for (const { id, label } of description.scopes) {
       const [element, frame] = [scopes.get(id), layout.scopes[id]];
       if (element && frame) this.#titles.push({ element, frame, width: 22 + 6.6 * label.length, inside: boxes.filter((box) => box !== frame && overlap(box, frame)) });

@@ -2,7 +2,7 @@
 
 import { BARS, FOLDED, MEANING, SIGNS } from "./constants";
 import { BADGES, loops } from "./draw";
-import type { Description } from "./description";
+import type { Description, Layout } from "./description";
 import { attribute, button, flag, html, listen } from "./dom";
 import { classColour, placeOf, wrong } from "./model";
 import { lookFor, THUMBNAILS } from "./thumbnails";
@@ -29,9 +29,9 @@ export interface Tools {
 const plain = (text: string): string => text.replace(/\s+/g, " ");
 
 /** The title and what it adds up to, in one line; a pointer that rests on it gets all of its words. */
-export function titleOf({ name, summary, totals, memory }: Description): HTMLElement {
+export function titleOf({ name, summary, totals, memory, outcome, checked }: Description): HTMLElement {
   const whole = memory ? `${summary}; ${memory.text}` : summary;
-  return html("div", { class: "nbg-words", title: [`${name}: ${whole}`, totals].filter(Boolean).join("; ") }, html("strong", {}, name), html("span", { testid: "totals" }, [totals, summary].filter(Boolean).join("; ")));
+  return html("div", { class: "nbg-words", title: [`${name}: ${whole}`, totals].filter(Boolean).join("; ") }, html("strong", {}, name), ...(outcome ? [html("b", { class: `nbg-outcome ${outcome[0] === "✓" ? "nbg-sound" : ""}`, title: [outcome, ...checked].join("\n"), testid: "outcome" }, outcome.split(" in ")[0]!)] : []), html("span", { testid: "totals" }, [totals, summary].filter(Boolean).join("; ")));
 }
 
 /** The finding and the notes in one line: an error in red, a finding in its colour, the rest in grey. A click opens them in full, or goes to the finding. */
@@ -176,7 +176,7 @@ const KEYS: [string, string][] = [
 ];
 
 /** The signs that this picture has, and the keys. */
-export function legendPanel(description: Description): HTMLElement[] {
+export function legendPanel(description: Description, { jumps }: Layout): HTMLElement[] {
   const legend = html("div", { class: "nbg-legend" });
   const { nodes, edges, name, summary, memory } = description;
   const came = edges.some((edge) => edge.gradient);
@@ -187,6 +187,7 @@ export function legendPanel(description: Description): HTMLElement[] {
     ...Object.entries({ ...MEANING, folded }).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
     [nodes.some((node) => node.root), "root", `⬆ ${SIGNS.root}`],
     [edges.some((edge) => edge.reduction), "mark", `Σ ${SIGNS.mark}`],
+    [jumps.length > 0, "jump", `a: ${SIGNS.jump}`],
     [edges.some((edge) => edge.gradient !== null), "came", SIGNS.value],
     [came, "back", SIGNS.back],
     [edges.some((edge) => edge.gradient === null), "none", SIGNS.faint],

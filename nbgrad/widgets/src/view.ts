@@ -1,15 +1,16 @@
 // The live view of one picture: its drawn part, the selection, and the actions of the tools.
 
-import type { ZoomTransform } from "d3-zoom";
 import { Answers } from "./answers";
 import { Camera } from "./camera";
 import { copied } from "./clipboard";
 import { CodeLines } from "./code_lines";
 import { LEGIBLE } from "./constants";
-import type { Box, Picture, Ranked, Step } from "./description";
+import type { Box, Jump, Picture, Ranked, Step } from "./description";
 import { attribute, button, flag, html, listen, svg } from "./dom";
+import { farEnds } from "./draw";
 import { between, matches, reach } from "./find";
 import { folded } from "./geometry";
+import type { Placement } from "./gestures";
 import { HoverCard } from "./hover_card";
 import { type Keyed, Keys } from "./keys";
 import { Memory } from "./memory";
@@ -69,11 +70,12 @@ export class View implements Touched, Keyed, Tools {
   chosen: SVGGElement | null = null;
   #pathFrom: string | null = null;
   #covered: [number, number] = [0, 0]; // how much of the stage the panel covers: at the right, and at the bottom
-  #origin: ZoomTransform | null = null; // where the reader was before being led elsewhere
+  #origin: Placement | null = null; // where the reader was before being led elsewhere
   readonly #return = button("↩ Back", "Back to where you were", "return", () => this.#goBack());
   #tool: HTMLElement | null = null; // that opened the panel
   #overlaid = "";
   #sought = (): void => {}; // goes on to what is in a module that will be unfolded: the match of a search, or a row of the table
+  #detailed = ""; // the nodes for which the kernel was asked for more detail
   #asked: string[] = []; // the modules that the kernel was asked to fold or unfold
   #hinting = 0;
   #resizing = 0; // the timer before the kernel is asked to lay the picture out for another stage
@@ -259,6 +261,12 @@ export class View implements Touched, Keyed, Tools {
     if (!here) this.#show(this.scene.boxOf(element) ?? this.scene.box(edge.target));
   }
 
+  /** Go to where the lines of a jump go on: with each click to another one of these boxes. */
+  hop(jump: Jump): void {
+    const ends = farEnds(jump, this.scene.description);
+    this.node(ends[(ends.indexOf(this.chosen?.dataset["nodeId"] ?? "") + 1) % ends.length] ?? "");
+  }
+
   /** Note where the reader comes from, for the way back. */
   #leap(): void {
     this.#origin ??= this.#camera.place;
@@ -302,6 +310,21 @@ export class View implements Touched, Keyed, Tools {
     const box = this.scene.hull(lit);
     if (box) this.#camera.show(box);
     this.#offer();
+    const { kernel, chosen } = this;
+    const detailed = lit.join();
+    if (!kernel || kernel.gone || this.whatIf?.on || detailed === this.#detailed || !lit.some((id) => this.scene.picture.layout.forms[id])) return;
+    this.#detailed = detailed;
+    this.#sought = () => {
+      this.node(chosen?.dataset["nodeId"] ?? "", true);
+      this.#light(ids);
+    };
+    this.#ask(kernel, {}); // with more in these boxes
+  }
+
+  /** The nodes that keep most of their lines in another layout: those that are highlighted, else the chosen one and those of the marked line. */
+  get #near(): string[] {
+    const kept = this.#stage.matches(".nbg-only") ? ":not(.nbg-out)" : ".nbg-chosen, .nbg-of-line";
+    return [...this.scene.drawing.nodes].flatMap(([id, element]) => (element.matches(kept) ? [id] : []));
   }
 
   get place(): Place {
@@ -387,13 +410,13 @@ export class View implements Touched, Keyed, Tools {
     if (!other(base.stage) || !other(this.#told)) return;
     this.#told = stage;
     this.#offered = true;
-    kernel.ask({ stage });
+    kernel.ask({ stage, near: this.#near });
   }
 
   /** Another picture, if a kernel can make one. */
   #ask(kernel: Kernel, request: Parameters<Kernel["ask"]>[0]): void {
     this.#expected = true;
-    kernel.ask(request);
+    kernel.ask({ ...request, near: this.#near });
     this.#say(kernel.gone ? GONE : ASKED);
   }
 
@@ -553,7 +576,7 @@ export class View implements Touched, Keyed, Tools {
 
   reductions = (): void => this.#list(reductionsPanel);
   findings = (): void => this.#list(findingsPanel);
-  legend = (): void => this.#list(legendPanel);
+  legend = (): void => this.#list((description) => legendPanel(description, this.scene.picture.layout));
 
   /** Open the list of a tool and give it the focus. When the list closes, the tool has the focus again. */
   #list(panel: typeof findingsPanel): void {
