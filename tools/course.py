@@ -98,7 +98,7 @@ def _texts(text: str) -> list[NotebookNode]:
 
 
 def exercise_text(number: str) -> str:
-    """The title of an exercise, its task, and its hints, each folded inside the hint before it; their code is marked."""
+    """The title of an exercise, its task and its hints, with their code marked. Each hint is folded in the last one."""
     exercise = find(number)
     hints = ""
     for step, hint in reversed(list(enumerate(exercise.hints, 1))):
