@@ -254,7 +254,7 @@ class Deck:
 
 
 def _printed(output: NotebookNode) -> str:
-    """What an output says as text; of an error, its last line."""
+    """The text of an output; of an error, its last line."""
     if output.output_type == "error":
         return f"{output.ename}: {output.evalue}"
     return str(output.get("text") or output.get("data", {}).get("text/plain", ""))
