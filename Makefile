@@ -44,7 +44,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo pages kit site write course images wheels opdb sweep doctor bench models models-small quick test together whole minimum tools lint types unit frontend notebooks more browser clean
+.PHONY: help setup compile lab demo pages slides kit site write course images wheels opdb sweep doctor bench models models-small quick test together whole minimum tools lint types unit frontend notebooks more browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ demo: $(READY) ## run the tour without a screen and write one self-contained HTM
 pages: $(READY) ## write every lesson as one HTML page that needs no kernel: build/pages/student and build/pages/solutions (LESSONS='04 08' names some)
 	@$(STILL) $(PY) -m tools.pages $(BUILD)/pages/student $(LESSONS)
 	@$(STILL) $(PY) -m tools.pages --solutions $(BUILD)/pages/solutions $(LESSONS)
+
+slides: $(READY) ## write a deck of slides for every lesson: build/slides, HTML that needs no network, and PDF with Chromium (LESSONS='04 08' names some)
+	@$(STILL) $(PY) -m tools.slides $(BUILD)/slides $(LESSONS)
 
 kit: setup $(MORE)/.installed ## write build/kit, all that computers without a network need, with the documents: docs/teaching.md (SOLUTIONS=1 adds those of the lessons)
 	@$(STILL) $(MORE)/bin/python -m tools.site $(BUILD)/kit-site $(if $(SOLUTIONS),,--open) $(SITE_FLAGS)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from playwright.sync_api import Browser, expect
 
 from tools import course, pages
@@ -70,6 +70,54 @@ def test_every_link_of_a_lesson_leads_to_a_page() -> None:
             linked = [found[1].removeprefix("](") for text in texts for found in pages._LINK.finditer(text)]
             assert len(linked) == sum(text.count(".ipynb") for text in texts), lesson
             assert set(linked) <= names, lesson
+
+
+@pytest.mark.parametrize("lesson", sorted(course.STUDENT.glob("*.ipynb")), ids=lambda one: one.stem)
+def test_an_output_that_answers_a_question_is_closed(lesson: Path) -> None:
+    notebook = nbformat.read(lesson, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [new_output("stream", text="1")]
+    pages.close_answers(notebook)
+    asked: set[str] = set()
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            check = cell.metadata.get("nbgrader", {}).get("grade_id", "").startswith("check")
+            assert bool(cell.metadata.get("closed")) >= bool(asked or check), cell.source
+        for found in re.finditer(r"\*\*(Predict \d)|Answer to (prediction \d)", cell.source):
+            asked ^= {(found[1] or found[2]).lower().replace("predict ", "prediction ")}
+    assert not asked
+    after = [cell for cell in notebook.cells if "## Summary" in cell.source or "%load_ext" in cell.source]
+    assert not any(cell.metadata.get("closed") for cell in after)
+
+
+@pytest.mark.browser
+def test_a_closed_output_opens_and_is_printed(tmp_path: Path, browser: Browser) -> None:
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    texts = ["# 1. One", "**Predict 1.** How much?", "<details><summary>Answer to prediction 1</summary>9</details>"]
+    cells = [new_markdown_cell(texts[0]), new_code_cell("print('before')"), new_markdown_cell(texts[1])]
+    cells += [new_code_cell("print('nine')"), new_code_cell(ASKED), new_markdown_cell(texts[2])]
+    cells += [new_code_cell("print('after')")]
+    nbformat.write(new_notebook(cells=cells, metadata=course.METADATA), folder / "01_one.ipynb")
+    pages.write_all(tmp_path / "out", folder, kept=tmp_path / "kept")
+    page = browser.new_page()
+    page.goto((tmp_path / "out" / "01_one.html").as_uri())
+    shown = {text: page.locator("pre", has_text=re.compile(f"^{text}\\s*$")) for text in ("before", "nine", "after")}
+    expect(shown["before"]).to_be_visible()
+    expect(shown["after"]).to_be_visible()
+    expect(shown["nine"]).to_be_hidden()
+    opened = "document.querySelectorAll('details.nbgrad-closed[open]').length"
+    page.evaluate(f"addEventListener('beforeprint', () => {{ window.opened = {opened}; }})")
+    page.pdf()
+    assert (page.evaluate("window.opened"), page.evaluate(opened)) == (2, 0)
+    page.get_by_text("Show what it prints").click()
+    expect(shown["nine"]).to_be_visible()
+    node = page.locator("[data-testid=nbgrad-node][aria-label^='w,']")
+    expect(node).to_be_hidden()
+    page.get_by_text("Show the picture").click()
+    expect(node).to_be_visible()
+    page.close()
 
 
 @pytest.mark.browser

@@ -15,7 +15,8 @@ and the text between two of them is a cell too; words behind ``python`` say more
 - ``raises``: a cell that is meant to fail.
 
 A line ``{exercise 1.2}`` becomes the title, the task and the folded hints that ``nbgrad.lab`` has of the exercise. A
-line ``+++`` ends a cell of text. A link to another lesson is ``../02_backward.ipynb``.
+line ``+++`` ends a cell of text. A link to another lesson is ``../02_backward.ipynb``. The last cell of a notebook, and
+its metadata, say the licence.
 
 The solutions are sources for nbgrader as they are: the cells of exercises have its metadata and its marks. The
 cells of checks have a hidden test that fails for a wrong answer.
@@ -34,6 +35,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrad.core.files import replace_file
 from nbgrad.lab.exercise import find
 from tools.cells import run
+from tools.code_marks import marked
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "notebooks" / "source"
@@ -43,7 +45,12 @@ SOLUTIONS = ROOT / "notebooks" / "solutions"
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
+    "license": {"id": "MIT", "holder": "the nbgrad developers"},
 }
+LICENCE = (
+    "*This lesson is part of nbgrad, © the nbgrad developers, under the MIT licence. You may use, change and hand on "
+    "its text and its code, also in a course of your own, if this line stays.*"
+)
 _TAGS = {"raises": "raises-exception", "proof": "proof"}
 WORDS = ("exercise", "check", "proof", "raises")
 
@@ -76,7 +83,7 @@ def build(text: str, *, solved: bool) -> NotebookNode:
         if cell is not None:
             cells.append(cell)
         end = found.end()
-    cells += _texts(text[end:])
+    cells += [*_texts(text[end:]), new_markdown_cell(LICENCE)]
     for place, cell in enumerate(cells):
         cell["id"] = f"cell-{place:02}"
     return new_notebook(cells=cells, metadata=METADATA)  # type: ignore[no-any-return]
@@ -91,13 +98,13 @@ def _texts(text: str) -> list[NotebookNode]:
 
 
 def exercise_text(number: str) -> str:
-    """The title of an exercise, its task, and its hints. Each hint is folded inside the hint before it."""
+    """The title of an exercise, its task and its hints, with their code marked. Each hint is folded in the last one."""
     exercise = find(number)
     hints = ""
     for step, hint in reversed(list(enumerate(exercise.hints, 1))):
         inner = f"\n\n{hints}" if hints else ""
-        hints = f"<details><summary>Hint {step}</summary>\n\n{_escaped(hint)}{inner}\n\n</details>"
-    return f"### Exercise {number}: {exercise.title}\n\n{_escaped(exercise.text)}\n\n{hints}"
+        hints = f"<details><summary>Hint {step}</summary>\n\n{marked(hint, _escaped)}{inner}\n\n</details>"
+    return f"### Exercise {number}: {exercise.title}\n\n{marked(exercise.text, _escaped)}\n\n{hints}"
 
 
 def _escaped(text: str) -> str:

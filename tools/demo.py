@@ -42,7 +42,26 @@ PAGE = """
 {%- block jupyter_widgets -%}{%- endblock -%}
 {%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock -%}
+{%- block output_group -%}
+{%- if cell.metadata.closed -%}
+<details class="nbgrad-closed"><summary>{{ cell.metadata.closed }}</summary>{{ super() }}</details>
+{%- else -%}{{ super() }}{%- endif -%}
+{%- endblock -%}
 """
+
+# A closed output opens for the printer: paper cannot be clicked.
+PRINTED_OPEN = """<style>
+.nbgrad-closed > summary { margin: .5em 0 .5em 5.5em; cursor: pointer;
+ color: var(--jp-content-font-color2); font-family: var(--jp-content-font-family); }
+@media print { .nbgrad-closed > summary { display: none; } }
+</style>
+<script>
+addEventListener("beforeprint", () => {
+  const closed = document.querySelectorAll("details.nbgrad-closed:not([open])");
+  for (const one of closed) one.open = true;
+  addEventListener("afterprint", () => { for (const one of closed) one.open = false; }, { once: true });
+});
+</script>"""
 
 
 class MathMLRenderer(IPythonRenderer):
@@ -158,11 +177,14 @@ def build(source: Path, target: Path) -> dict[str, Any]:
 def write(notebook: NotebookNode, target: Path) -> None:
     """Write a notebook whose views are live as the page ``target``.
 
+    A cell with ``closed`` in its metadata has its outputs folded below this text.
+
     Raises:
         ValueError: the page would load something from a network.
     """
     live = any('class="nbgrad-picture"' in str(output.get("data")) for output in _outputs(notebook))
-    html = to_page(notebook, runtime() if live else "")
+    closed = any(cell.metadata.get("closed") for cell in notebook.cells)
+    html = to_page(notebook, (PRINTED_OPEN if closed else "") + (runtime() if live else ""))
     if remote := remote_references(html):
         raise ValueError(f"{target.name} would load from a network: {remote}")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,8 @@
     python -m tools.pages --solutions build/solved  the lessons with their solutions
 
 The cells run, and their pictures are alive in the pages: they unfold, step, and judge the gradients that a reader is
-asked for. Hints stay folded. A lesson that has not changed since the last time does not run again.
+asked for. Hints stay folded, and in the student's copies so does each output that answers a question: the reader opens
+it. A lesson that has not changed since the last time does not run again.
 """
 
 import argparse
@@ -30,6 +31,8 @@ _DRAWN = ("nbgrad/widgets", "nbgrad/core/graph")
 """The sources that a picture of a graph depends on, besides the lesson."""
 
 _LINK = re.compile(r"(\]\((?:[\w./-]*/)?[\w-]+)\.ipynb(?=[)#])")
+
+_QUESTION = re.compile(r"(?P<predict>\*\*Predict \d)|(?P<exercise>^### Exercise )|(Answer to prediction)", re.MULTILINE)
 
 _INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -74,6 +77,21 @@ def ran(lesson: Path, kept: Path = KEPT) -> NotebookNode:
     return notebook  # type: ignore[no-any-return]
 
 
+def close_answers(notebook: NotebookNode) -> None:
+    """Fold the outputs that answer a question, until the reader opens them.
+
+    They are those between a prediction and its answer, and those between an exercise and the next text.
+    """
+    question = None
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            last = next(reversed(list(_QUESTION.finditer(cell.source))), None)
+            question = last.lastgroup if last else (question if question == "predict" else None)
+        elif question and cell.get("outputs"):
+            drawn = any('class="nbgrad-picture"' in str(output.get("data")) for output in cell.outputs)
+            cell.metadata["closed"] = "Show the picture" if drawn else "Show what it prints"
+
+
 def _state(lesson: Path) -> str:
     """A number that changes with the code of a lesson, and with what draws graphs."""
     seen = hashlib.sha256()
@@ -101,6 +119,8 @@ def write(lesson: Path, target: Path, kept: Path = KEPT) -> int:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = _LINK.sub(r"\1.html", cell.source)
+    if lesson.parent != course.SOLUTIONS:
+        close_answers(notebook)
     demo.write(notebook, target)
     return target.stat().st_size
 

@@ -34,7 +34,9 @@ def _arrived(travels: Any, looks: list[dict[str, Any]]) -> Picture:
     nodes = [_given(node, looks) | {"norms": list(_norms(node["norms"]))} for node in description["nodes"]]
     edges = [edge | {"reduction": _given(edge["reduction"], looks)} for edge in description["edges"]]
     hidden = _with_norms(description["hidden"], lambda norms: list(_norms(norms)))
-    description = {**description, "nodes": nodes, "edges": edges, "hidden": hidden}
+    labels = {scope["id"]: scope["full"] or scope["label"] for scope in description["scopes"]}
+    verdicts = [{"name": labels.get(one["scope"], ""), **one} for one in description["verdicts"]]
+    description = {**description, "nodes": nodes, "edges": edges, "hidden": hidden, "verdicts": verdicts}
     picture = {**travels, "description": description}
     sizes = Sizes.of(description)
     for layout in ("layout", "turned"):

@@ -15,6 +15,7 @@ from nbgrad.lab import clinic
 from nbgrad.lab.exercise import of_lesson
 from tests.course import numbers
 from tools import course
+from tools.code_marks import marked
 
 pytestmark = pytest.mark.once
 
@@ -119,6 +120,30 @@ def test_an_exercise_asks_for_the_functions_that_its_cell_defines(source: Path) 
             assert name in task, number
 
 
+MARKS = {
+    "L = (a * b + c) * f with a = 2, b = -3.": "`L = (a * b + c) * f` with `a = 2`, `b = -3`.",
+    "Give the gradients of a, b and f (not of a sum).": "Give the gradients of `a`, `b` and `f` (not of a sum).",
+    "Write cut(t): it gives t * t. labels is a list, 3.": "Write `cut(t)`: it gives `t * t`. `labels` is a list, 3.",
+    "Its .grad has lr=0.1, and bias of shape (3, 1).": "Its `.grad` has `lr=0.1`, and `bias` of shape `(3, 1)`.",
+    "def f(x): return (x + 1).mean() is short.": "`def f(x): return (x + 1).mean()` is short.",
+    "Use codes[at + 1 : at + n], then net.parameters().": "Use `codes[at + 1 : at + n]`, then `net.parameters()`.",
+}
+
+
+@pytest.mark.parametrize(("text", "marks"), MARKS.items(), ids=range(len(MARKS)))
+def test_the_code_of_a_task_is_marked(text: str, marks: str) -> None:
+    assert marked(text) == marks
+    assert marked(text).replace("`", "") == text
+
+
+@pytest.mark.parametrize("source", LESSONS, ids=names(LESSONS))
+def test_no_code_of_a_task_is_left_unmarked(source: Path) -> None:
+    for number, exercise in of_lesson(int(source.name[:2])).items():
+        prose = re.sub(r"`[^`]+`", "", marked(exercise.task))
+        assert not re.search(r"\w\(|\w\.\w*[a-z]|[_*=@{}]", prose), (number, prose)
+        assert marked(exercise.task).replace("`", "") == exercise.task
+
+
 KINDS = ("exercise", "check")
 
 SOURCE = """# A lesson
@@ -160,7 +185,9 @@ def test_a_source_becomes_two_notebooks() -> None:
     ]
     texts = [cell.source for cell in student.cells if cell.cell_type == "markdown"]
     assert texts[0] == "# A lesson\n\n**You will be able to** [add](01_slope.ipynb)."
-    assert texts[1].startswith("### Exercise 1.2: A slope by nudging\n\nWrite slope(function, x)")
+    assert texts[1].startswith("### Exercise 1.2: A slope by nudging\n\nWrite `slope(function, x)`: how fast")
+    assert texts[-1] == course.LICENCE
+    assert student.metadata["license"] == {"id": "MIT", "holder": "the nbgrad developers"}
     assert texts[1].count("<details><summary>Hint") == 3
     code = [cell for cell in solved.cells if cell.cell_type == "code"]
     assert [cell.source for cell in code] == [

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
+import nbgrad
+from nbgrad import nn
+from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.description.text_metrics import FONT
 from nbgrad.widgets.folding.choose import Folding, folded_below
@@ -31,6 +34,16 @@ def test_the_data_survives_its_escape(hostile: Description) -> None:
     assert re.fullmatch(r"[A-Za-z0-9+/=]+", data), "nothing that could end the element"
     assert "<title>&lt;b&gt;&amp;</title>" in text
     assert text.isascii() or text.encode()
+
+
+def test_a_picture_that_arrived_says_which_modules_learn_nothing() -> None:
+    nbgrad.manual_seed(0)
+    layers = [part for _ in range(12) for part in (nn.Linear(8, 8), nn.Sigmoid())]
+    with nbgrad.record(view="none") as graph:
+        nn.Sequential(*layers)(nbgrad.ones(4, 8)).sum().backward()
+    picture = lay_out(describe(graph))
+    assert any(one["kind"] == "vanishing" for one in picture["description"]["verdicts"])
+    assert "nbgrad-static" in fragment(unpacked(packed(picture)))
 
 
 def test_several_fragments_share_one_runtime(small: Description) -> None:

@@ -31,7 +31,7 @@ SECTIONS: dict[str, Section] = {
         "One task a page.",
         (
             "magics", "run", "torch", "graph", "drawing", "compare", "training", "trainers", "testing", "functions",
-            "interop", "distributed", "teaching", "hub", "models",
+            "interop", "distributed", "teaching", "course", "hub", "models",
         ),
     ),
     "concepts": Section(

@@ -1,0 +1,101 @@
+"""Write the tables of docs/course.md from the sources of the lessons.
+
+    python -m tools.syllabus           print the tables
+    python -m tools.syllabus --write   write them into the page
+
+The titles, the goals and the minutes of a lesson are those that its source says. Only the plan of the weeks is here.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from nbgrad.lab.exercise import of_lesson
+from tools import course
+
+PAGE = course.ROOT / "docs" / "course.md"
+SEVEN = ((1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, 12), (13,))
+"""The lessons of each of seven weeks."""
+FOURTEEN = (*((lesson,) for lesson in range(1, 14)), (14, 15))
+"""The lessons of each of fourteen weeks."""
+
+_MADE = re.compile(r"<!-- (?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+class Lesson(NamedTuple):
+    """A lesson, as its source describes it.
+
+    Attributes:
+        number: from 1; the tour is 0.
+        file: the name of its notebook, without its ending.
+        title: its heading, without the number.
+        minutes: how long it takes.
+        optional: how long its optional parts take besides.
+        goals: what a student will be able to do.
+    """
+
+    number: int
+    file: str
+    title: str
+    minutes: int
+    optional: int
+    goals: list[str]
+
+
+def lesson(source: Path) -> Lesson:
+    """Read the source of a lesson.
+
+    Raises:
+        ValueError: it does not say how long it takes.
+    """
+    head = source.read_text("utf-8").partition("```")[0]
+    title, minutes = re.match(r"# (?:\d+\. )?(.+)", head), re.search(r"about (\d+) minutes", head)
+    if title is None or minutes is None:
+        raise ValueError(f"{source.name} has no title, or does not say 'about N minutes' before its first cell")
+    more = sum(int(one) for one in re.findall(r"(\d+)(?: minutes)? more\b", head))
+    listed = head.partition("**You will be able to**\n\n")[2].partition("\n\n")[0]
+    goals = re.findall(r"^- (.+?)[,.]$", listed, re.MULTILINE)
+    return Lesson(int(source.name[:2]), source.stem, title[1], int(minutes[1]), more, goals)
+
+
+def lessons() -> list[Lesson]:
+    """All lessons that have exercises."""
+    return [lesson(source) for source in course.lessons() if of_lesson(int(source.name[:2]))]
+
+
+def tables() -> dict[str, str]:
+    """The tables of the page, by their names."""
+    known = {one.number: one for one in lessons()}
+    rows = ["| lesson | goals: a student can | minutes | exercises |", "|---|---|---|---|"]
+    for one in known.values():
+        more = f" + {one.optional} optional" if one.optional else ""
+        link = f"[{one.number}. {one.title}](../notebooks/{one.file}.ipynb)"
+        rows.append(f"| {link} | {'; '.join(one.goals)} | {one.minutes}{more} | {len(of_lesson(one.number))} |")
+    return {"lessons": "\n".join(rows), "seven": _weeks(SEVEN, known), "fourteen": _weeks(FOURTEEN, known)}
+
+
+def _weeks(plan: tuple[tuple[int, ...], ...], known: dict[int, Lesson]) -> str:
+    rows = ["| week | lessons | minutes |", "|---|---|---|"]
+    for week, numbers in enumerate(plan, 1):
+        titles = "<br>".join(f"{number}. {known[number].title}" for number in numbers)
+        rows.append(f"| {week} | {titles} | {sum(known[number].minutes for number in numbers)} |")
+    return "\n".join(rows)
+
+
+def filled(page: str) -> str:
+    """The text of the page with its tables as the sources are now."""
+    made = tables()
+    return _MADE.sub(lambda found: f"<!-- {found['name']} -->\n{made[found['name']]}\n<!-- end -->", page)
+
+
+def main(arguments: list[str]) -> None:
+    """Print the tables, or write them."""
+    if arguments == ["--write"]:
+        PAGE.write_text(filled(PAGE.read_text("utf-8")), "utf-8")
+    else:
+        print("\n\n".join(tables().values()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
