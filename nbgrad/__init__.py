@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nbgrad.core.graph.comparison import Comparison, Recorded
     from nbgrad.core.graph.saved_graph import SavedGraph
     from nbgrad.core.symbolic.passes.optimize import Level
+    from nbgrad.drawing.graph import DrawnGraph
     from nbgrad.exports import *  # noqa: F403
     from nbgrad.exports import Tensor, nn
     from nbgrad.integrations.loop import WatchedLoader
@@ -97,6 +98,30 @@ def compare(
     from nbgrad.core.graph.comparison import Comparison
 
     return Comparison(left, right, names, rtol=rtol)
+
+
+def draw(root: object, *, name: str | None = None) -> "DrawnGraph":
+    """Draw the graph of another engine: one that you wrote, micrograd, minitorch, needle, autograd, a jaxpr, torch.fx.
+
+    The objects are read as they are, so draw after the backward. See ``nbgrad.drawing`` for engines that nbgrad does
+    not know.
+
+    Args:
+        root: the object whose graph is drawn, such as a loss; a list of several; or a whole program.
+        name: the title of the picture; default: the name of the variable that holds ``root``.
+
+    Returns:
+        A ``DrawnGraph``: the last line of a cell draws it, ``print`` shows it as a table, and ``save("net.html")``
+        writes it. It is an ``AutogradGraph`` that does not change.
+
+    Raises:
+        nbgrad.drawing.UnreadableError: no reader knows an object, or reading it raises an error. It is a TypeError, and
+            says which attributes a class needs.
+        nbgrad.drawing.GraphCycleError: an object was computed from itself. It is a ValueError.
+    """
+    from nbgrad.drawing import caller
+
+    return caller.draw(root, name)
 
 
 def load(path: "str | PathLike[str]") -> "SavedGraph | SavedRun":
@@ -212,7 +237,7 @@ if not TYPE_CHECKING:  # with __getattr__ every name would exist for a type chec
         }.get(name, "")
         if hint:
             raise AttributeError(f"module 'nbgrad' has no attribute {name!r}{hint}", name=name)
-        return suggesting(globals(), torch, ("integrations", "lab", "symbolic", "testing"))(name)
+        return suggesting(globals(), torch, ("drawing", "integrations", "lab", "symbolic", "testing"))(name)
 
     def __dir__() -> list[str]:
         _load()

@@ -88,9 +88,26 @@ class Session:
             _tell(f"{MAGIC}: no graph was kept. {reason(own)}.")
             return
         try:
+            self._take_engine(result)
             self._show(result, error, told=told)
         except Exception as own:
             _tell(f"{MAGIC}: the graph was not shown. {reason(own)}.")
+
+    def _take_engine(self, result: ExecutionResult | None) -> None:
+        """If nothing of nbgrad's or torch's ran, take the graph of another engine that the variables hold, if any."""
+        if self.line is None or self.graph.records or self.graph.fault or result is None or not result.success:
+            return
+        from nbgrad.drawing.cell import drawn_cell
+        from nbgrad.drawing.part import GraphCycleError, UnreadableError
+
+        code = getattr(result.info, "transformed_cell", None) or ""
+        try:
+            drawn = drawn_cell(code, self.shell.user_ns, str(self.graph.name))
+        except (UnreadableError, GraphCycleError) as unread:
+            _tell(f"{MAGIC}: {unread}")
+            return
+        if drawn is not None:
+            self.recording.graph = drawn
 
     def _show(self, result: ExecutionResult | None, error: BaseException | None, *, told: bool) -> None:
         """Show the closed graph now, or note to show it below the other outputs of the cell."""

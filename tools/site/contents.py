@@ -30,7 +30,7 @@ SECTIONS: dict[str, Section] = {
         "How-to",
         "One task a page.",
         (
-            "magics", "run", "torch", "graph", "compare", "training", "trainers", "testing", "functions", "interop",
+            "magics", "run", "torch", "graph", "drawing", "compare", "training", "trainers", "testing", "functions", "interop",
             "distributed", "teaching", "hub", "models",
         ),
     ),

@@ -31,7 +31,11 @@ PAGES: dict[str, tuple[str, tuple[Part, ...]]] = {
                     "is_inference_mode_enabled", "checkpoint", "autocast", "scope",
                 ),
             ),
-            Part("Pictures", "nbgrad", ("record", "watch", "watched", "load", "compare", "AutogradGraph", "Finding")),
+            Part(
+                "Pictures",
+                "nbgrad",
+                ("record", "watch", "watched", "load", "compare", "draw", "AutogradGraph", "Finding"),
+            ),
             Part(
                 "Checks",
                 "nbgrad",
@@ -67,6 +71,7 @@ PAGES: dict[str, tuple[str, tuple[Part, ...]]] = {
             Part("Answers", "nbgrad.core.graph.answers", ("Answer",)),
         ),
     ),
+    "drawing": ("nbgrad.drawing", (Part("Graphs of other engines", "nbgrad.drawing"),)),
     "symbolic": ("nbgrad.symbolic", (Part("Programs", "nbgrad.symbolic"),)),
     "lab": ("nbgrad.lab", (Part("Exercises", "nbgrad.lab"), Part("nbgrad.testing", "nbgrad.testing"))),
     "extend": ("nbgrad.extend", (Part("Ops of your own", "nbgrad.extend"),)),

@@ -29,7 +29,11 @@ _DEPTH = 3
 
 
 def in_order(
-    namespace: Mapping[str, Any], loops: Iterable[str] = (), depth: int = _DEPTH, modules: bool = False
+    namespace: Mapping[str, Any],
+    loops: Iterable[str] = (),
+    depth: int = _DEPTH,
+    modules: bool = False,
+    types: Any = TENSORS,
 ) -> dict[str, Any]:
     """The tensors that ``namespace`` holds, by name, the best name of each first.
 
@@ -41,14 +45,15 @@ def in_order(
         loops: the names of the variables of loops.
         depth: how many steps lead from a variable to a tensor at most.
         modules: whether the modules are wanted too.
+        types: the classes whose objects are wanted; default: tensors.
     """
     passing = set(loops)
     variables = {name: value for name, value in list(namespace.items()) if not name.startswith("_")}
     lasting = {name: value for name, value in variables.items() if name not in passing}
     left = {name: value for name, value in variables.items() if name in passing}
-    held = sorted(_held(lasting, depth).items(), key=lambda one: ("." not in one[0], one[0].count("[")))
-    found = lasting | dict(held) | left | _held(left, depth)
-    return {name: one for name, one in found.items() if isinstance(one, TENSORS) or (modules and is_module(one))}
+    held = sorted(_held(lasting, depth, types).items(), key=lambda one: ("." not in one[0], one[0].count("[")))
+    found = lasting | dict(held) | left | _held(left, depth, types)
+    return {name: one for name, one in found.items() if isinstance(one, types) or (modules and is_module(one))}
 
 
 def is_module(value: Any) -> bool:
@@ -56,11 +61,11 @@ def is_module(value: Any) -> bool:
     return not isinstance(value, type) and hasattr(type(value), "named_parameters")
 
 
-def _held(namespace: Mapping[str, Any], depth: int) -> dict[str, Any]:
+def _held(namespace: Mapping[str, Any], depth: int, types: Any) -> dict[str, Any]:
     """The tensors and modules that the values of ``namespace`` hold, by the code that reads them, nearest first."""
     found: dict[str, Any] = {}
     seen = set[int]()
-    waiting = [(name, value) for name, value in namespace.items() if not isinstance(value, (*TENSORS, *_PLAIN))]
+    waiting = [(name, value) for name, value in namespace.items() if not isinstance(value, (*types, *_PLAIN))]
     for _ in range(depth):
         inside: list[tuple[str, Any]] = []
         for name, value in waiting:
@@ -69,8 +74,8 @@ def _held(namespace: Mapping[str, Any], depth: int) -> dict[str, Any]:
             seen.add(id(value))
             if depth > 1 and is_module(value):
                 found |= {f"{name}.{path}": one for path, one in value.named_parameters()}
-            for path, one in _parts(name, value):
-                if isinstance(one, TENSORS):
+            for path, one in parts_of(name, value):
+                if isinstance(one, types):
                     found[path] = one
                 elif not isinstance(one, _PLAIN):
                     inside.append((path, one))
@@ -80,7 +85,7 @@ def _held(namespace: Mapping[str, Any], depth: int) -> dict[str, Any]:
     return found
 
 
-def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The parts of ``value``, which ``name`` reads, each with the code that reads it. No code of the user's runs."""
     kind = type(value)
     if kind is list or kind is tuple:

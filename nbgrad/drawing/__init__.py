@@ -1,0 +1,13 @@
+"""The graphs of other engines: readers that understand their objects, and the graph that is drawn of them.
+
+It imports the core and the view.
+"""
+
+from nbgrad.drawing.graph import DrawnGraph as DrawnGraph
+from nbgrad.drawing.part import (
+    Form as Form,
+    GraphCycleError as GraphCycleError,
+    Part as Part,
+    UnreadableError as UnreadableError,
+)
+from nbgrad.drawing.reading import read as read, reader as reader

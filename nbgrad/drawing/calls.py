@@ -1,0 +1,576 @@
+"""``calls_of``: the calls of nbgrad's ops that a part of another engine may stand for.
+
+The op is found by the name that its engine gives to it. What the engine does not tell, such as an axis, is inferred
+from the shapes and the numbers; then there may be several calls, and those are right that reproduce the number.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, reduce
+from itertools import combinations, permutations
+from typing import Any
+
+import torch
+
+from nbgrad.core.dispatch.table import ALIASES, OPERATORS, OPS, Op
+from nbgrad.core.engine.backward import gradients
+from nbgrad.core.engine.node import raw_of
+from nbgrad.core.ops.shape.joining import cat, stack
+from nbgrad.core.tensor.comparison import NoNumbers, numbers_of
+from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.drawing.reading import NUMBERS, Part
+
+Numbers = torch.Tensor
+_FAILURES = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, KeyError, AttributeError)
+"""The errors of a call whose arguments do not fit."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of one of nbgrad's ops.
+
+    Attributes:
+        name: the name of its row in the op table.
+        function: takes the numbers of the tensor arguments, float64, and returns the result.
+        slots: for each tensor argument, its position among the parents of the part.
+        note: what was inferred and could not be checked; empty if nothing was.
+        dims: the dimensions that a reduction combines, or the order into which a permutation brings them.
+        exponent: the constant exponent of a power.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    slots: tuple[int, ...]
+    note: str = ""
+    dims: tuple[int, ...] = ()
+    exponent: float | None = None
+
+    def run(self, values: Sequence[Numbers]) -> Numbers | None:
+        """The result for these arguments; None if they do not fit."""
+        try:
+            made = raw_of(self.function(*[Tensor(one) for one in values]))
+        except _FAILURES:
+            return None
+        return wide(made)
+
+    def pull(self, values: Sequence[Numbers], gradient: Numbers) -> list[Numbers] | None:
+        """The gradient of each argument, by nbgrad's rules, from that of the result; None if they do not fit."""
+        leaves = [Tensor(one, True) for one in values]
+        try:
+            out = self.function(*leaves)
+            if not isinstance(out, Tensor) or tuple(out.shape) != tuple(gradient.shape):
+                return None
+            if not out.requires_grad:
+                return [torch.zeros_like(one) for one in values]
+            origins = [one.origin for one in leaves]
+            found = gradients([(out.origin, gradient)], origins, retain_graph=False, create_graph=False)
+        except _FAILURES:
+            return None
+        return [found.get(one, torch.zeros_like(raw)) for one, raw in zip(origins, values, strict=True)]
+
+
+def wide(numbers: Numbers) -> Numbers:
+    """The numbers in float64, in which nbgrad computes the right ones."""
+    return numbers.detach().to(torch.float64)
+
+
+def numbers(value: Any) -> Numbers | None:
+    """The numbers of a value of somebody else's engine, in float64; None if they are not known, or complex."""
+    try:
+        found = numbers_of(value)
+    except NoNumbers:
+        return None
+    return None if found.is_complex() else wide(found)
+
+
+# The names of ops.
+
+_SYMBOLS = {
+    **{"+": "add", "-": "sub", "−": "sub", "*": "mul", "×": "mul", "·": "mul", "⊙": "mul", "/": "div", "÷": "div"},
+    **{"**": "pow", "^": "pow", "@": "matmul", "²": "square", "Σ": "sum", "∑": "sum", "√": "sqrt"},
+    **{"<": "lt", ">": "gt", "<=": "le", ">=": "ge", "==": "eq", "!=": "ne"},
+}
+
+_NAMES = {
+    **{"plus": "add", "addany": "add", "iadd": "add", "minus": "sub", "difference": "sub", "times": "mul"},
+    **{"imul": "mul", "isub": "sub", "itruediv": "div", "mult": "mul", "inv": "reciprocal", "recip": "reciprocal"},
+    **{"power": "pow", "integerpow": "pow", "ipow": "pow", "negate": "neg", "negation": "neg", "minusone": "neg"},
+    **{"usub": "neg", "summation": "sum", "total": "sum", "average": "mean", "avg": "mean", "dotgeneral": "matmul"},
+    **{"dot": "matmul", "mm": "matmul", "bmm": "matmul", "mv": "matmul", "matvec": "matmul", "imatmul": "matmul"},
+    **{"broadcast": "expand", "broadcastto": "expand", "broadcastindim": "expand", "logistic": "sigmoid", "ln": "log"},
+    **{"logit": "logit", "lrelu": "leaky_relu", "leaky": "leaky_relu", "rectifier": "relu", "absolutevalue": "abs"},
+    **dict.fromkeys(["view", "flatten", "ravel", "squeeze", "unsqueeze", "expanddims", "reshape"], "reshape"),
+    **dict.fromkeys(["t", "transpose", "swapaxes", "swapdims", "permute", "moveaxis"], "permute"),
+    **dict.fromkeys(["identity", "copy", "clone", "contiguous"], "clone"),
+    **dict.fromkeys(["getitem", "index", "slice", "select", "subscript"], "getitem"),
+    **{"selectn": "where", "mse": "mse_loss", "meansquarederror": "mse_loss", "nll": "nll_loss", "stack": "stack"},
+    **{"crossentropyloss": "cross_entropy", "softmaxcrossentropy": "cross_entropy", "softmaxloss": "cross_entropy"},
+    **{"bce": "binary_cross_entropy", "square": "square", "clip": "clamp", "max": "amax", "min": "amin"},
+    **{"swish": "silu", "pow2": "square", "cube": "cube"},
+}
+"""Names of other engines, in small letters and without underscores, and the rows that they mean."""
+
+_REVERSED = {"radd": "add", "rsub": "sub", "rmul": "mul", "rtruediv": "div", "rdiv": "div", "rpow": "pow"} | {
+    "rmatmul": "matmul"
+}
+"""Names of operators whose second argument is written first."""
+
+_AFFIXES = re.compile(
+    r"^(?:ewise|elementwise|elemwise|reduce|numpy|tensor|scalar)|(?:scalar|backward|function|fun|fn|op|node|forward)$"
+)
+
+_WITH_NUMBER = re.compile(r"(\*\*|[-+*/^]|pow)\s*\(?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*\)?")
+
+
+@dataclass(frozen=True)
+class Named:
+    """The op that a name stands for: its row, whether the arguments are reversed, and a number within the name."""
+
+    row: str
+    reversed: bool = False
+    constant: float | None = None
+    by_constant: bool = False
+
+
+@cache
+def _rows() -> dict[str, str]:
+    """The rows by all their names, in small letters and without underscores."""
+    known = {name: row.name for table in (OPERATORS, ALIASES, OPS) for name, row in table.items()}
+    return {name.replace("_", "").lower(): row for name, row in known.items()} | _NAMES
+
+
+@cache
+def named(op: str) -> Named | None:
+    """The op that an engine's name for it stands for; None if nbgrad does not know it."""
+    text = op.strip()
+    if text in _SYMBOLS:
+        return Named(_SYMBOLS[text])
+    if found := _WITH_NUMBER.fullmatch(text.lower()):
+        return Named(_SYMBOLS.get(found[1], "pow"), constant=float(found[2]), by_constant=True)
+    plain = text.rsplit(".", 1)[-1].replace("_", "").replace(" ", "").replace("-", "").lower().rstrip("0123456789")
+    by_constant = plain.endswith("scalar")
+    rows = _rows()
+    for name in (text.rsplit(".", 1)[-1].replace("_", "").lower(), *_shortened(plain)):
+        if name in _REVERSED:
+            return Named(_REVERSED[name], reversed=True)
+        if name in rows:
+            return Named(rows[name], by_constant=by_constant)
+    return None
+
+
+def _shortened(name: str) -> Iterator[str]:
+    """A name, and the same without one affix after the other."""
+    while name:
+        yield name
+        shorter = _AFFIXES.sub("", name, count=1)
+        if shorter == name:
+            return
+        name = shorter
+
+
+# The calls.
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The arguments of an op of somebody else's engine.
+
+    Attributes:
+        part: the part.
+        values: the numbers of each parent, float64.
+        slots: the positions of the parents that are objects, not plain numbers.
+        result: the number that the engine computed; None if it is not known.
+        unordered: whether the engine keeps its parents in a set, so their order is lost.
+    """
+
+    part: Part
+    values: tuple[Numbers, ...]
+    slots: tuple[int, ...]
+    result: Numbers | None
+    unordered: bool
+    op: Named = field(default_factory=lambda: Named(""))
+
+    def setting(self, *names: str) -> Any:
+        """The setting of one of these names; None if there is none."""
+        return next((self.part.settings[one] for one in names if self.part.settings.get(one) is not None), None)
+
+    def has(self, *names: str) -> bool:
+        """Whether the engine tells one of these settings, be it None."""
+        return any(one in self.part.settings for one in names)
+
+    def call(self, function: Callable[..., Any], **facts: Any) -> Call:
+        """The call of a function on all parents, in their order; plain numbers are constants."""
+        slots, constants = self.slots, [Tensor(one) for one in self.values]
+
+        def filled(*tensors: Any) -> Any:
+            arguments: list[Any] = list(constants)
+            for slot, tensor in zip(slots, tensors, strict=True):
+                arguments[slot] = tensor
+            return function(*arguments)
+
+        return Call(self.op.row, filled, slots, **facts)
+
+
+def operands_of(part: Part, values: Sequence[Numbers], result: Numbers | None) -> Operands:
+    """The arguments of a part, from the numbers of its parents."""
+    slots = tuple(at for at, one in enumerate(part.parents) if not isinstance(one, NUMBERS))
+    return Operands(part, tuple(values), slots, result, _unordered(part))
+
+
+def _unordered(part: Part) -> bool:
+    """Whether an attribute of the object is a set of its parents."""
+    parents = {id(one) for one in part.parents}
+    return any(
+        isinstance(one, set | frozenset) and one and {id(member) for member in one} == parents
+        for one in vars(part.source).values()
+    ) if hasattr(part.source, "__dict__") else False  # fmt: skip
+
+
+def calls_of(operands: Operands) -> list[Call] | None:
+    """The calls that the part may stand for, the most probable first; None if nbgrad does not know its op.
+
+    An empty list means that the op is known, and that its arguments are not.
+    """
+    op = None if operands.part.op is None else named(operands.part.op)
+    if op is None:
+        return None
+    row = OPS.get(op.row)
+    operands = replace(operands, op=op)
+    maker = _MAKERS.get(op.row)
+    if maker is not None:
+        made = maker(operands)
+    elif row is not None and len(row.inputs) == 2 and not row.required:
+        made = _binary(operands)
+    elif row is not None:
+        made = _plain(operands, row)
+    else:
+        return None
+    return list(made)
+
+
+def _plain(operands: Operands, row: Op) -> Iterator[Call]:
+    """A call of a row on all parents, with the settings whose names it knows."""
+    told = {_TORCHS.get(name, name): value for name, value in operands.part.settings.items()}
+    settings = {name: value for name, value in told.items() if name in row.defaults}
+    if not row.required - settings.keys():
+        yield operands.call(lambda *tensors: row(*tensors, **settings))
+
+
+_TORCHS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim", "alpha": "negative_slope", "slope": "negative_slope"}
+"""Names of settings, and torch's for them."""
+
+_CONSTANTS = ("scalar", "other", "constant", "exponent", "power", "factor", "c", "k", "n", "p", "y", "value", "b")
+"""Names of settings under which engines keep the constant argument of an op."""
+
+
+def _binary(operands: Operands) -> Iterator[Call]:
+    """An op of two arguments, of which one may be a constant, or the same one twice."""
+    row = OPS[operands.op.row]
+    count = len(operands.values)
+    if count == 2:
+        way = _turned(row) if operands.op.reversed else row
+        yield operands.call(way)
+        if operands.unordered and not row.traits.commutes:
+            yield operands.call(_turned(way))
+    elif count > 2 and row.name in ("add", "mul"):
+        yield operands.call(lambda *tensors: reduce(row, tensors))
+    elif count == 1 and operands.slots:
+        yield from _with_constant(operands, row)
+
+
+def _turned(row: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, b: row(b, a)
+
+
+def _with_constant(operands: Operands, row: Op) -> Iterator[Call]:
+    """An op of two arguments that has one parent: the other argument is a constant, or this parent again."""
+    told = operands.op.constant if operands.op.constant is not None else operands.setting(*_CONSTANTS)
+    constant = None if told is None else numbers(told)
+    if constant is not None:
+        yield _by(operands, row, constant, first=operands.op.reversed)
+        return
+    if not operands.op.by_constant:
+        if row.name == "sub":
+            yield replace(operands.call(OPS["neg"]), name="neg")
+        slot = operands.slots[0]
+        yield Call(row.name, row, (slot, slot))
+        if operands.unordered:  # the set holds the parent once: it was both arguments
+            return
+    yield from _inferred(operands, row)
+
+
+def _by(operands: Operands, row: Op, constant: Numbers, *, first: bool = False, note: str = "") -> Call:
+    """The call with a constant as the second argument, or as the first."""
+    fixed = Tensor(constant)
+    single = float(constant) if constant.numel() == 1 and row.name == "pow" and not first else None
+    function = (lambda x: row(fixed, x)) if first else (lambda x: row(x, fixed))
+    return operands.call(function, exponent=single, note=note)
+
+
+def _inferred(operands: Operands, row: Op) -> Iterator[Call]:
+    """The calls with a constant that the engine does not tell, and that reproduces the number."""
+    x, y = operands.values[0], operands.result
+    if y is None or x.shape != y.shape or not x.numel():
+        return
+    ways: dict[str, list[tuple[Numbers, bool]]] = {
+        "add": [(y - x, False)],
+        "sub": [(x - y, False), (y + x, True)],
+        "mul": [(y / x, False)],
+        "div": [(x / y, False), (y * x, True)],
+    }
+    for constant, first in ways.get(row.name, []):
+        finite = constant[torch.isfinite(constant)]
+        if not finite.numel():
+            continue
+        one = finite.flatten()[0]
+        same = bool(torch.isclose(finite, one, rtol=1e-5, atol=1e-9).all())
+        note = f"its constant, {float(one):.6g}, is inferred from the number" if same else "its constant is inferred"
+        shown = note if x.numel() == 1 or not same else ""
+        yield _by(operands, row, one if same else constant, first=first, note=shown)
+
+
+_EXPONENTS = [2.0, 3.0, -1.0, 0.5, -2.0, 4.0, -0.5, 1.0, 0.0, 1.5, 5.0, 6.0, 7.0, 8.0, -3.0, 1 / 3, 10.0]
+"""The exponents that are tried where the engine does not tell it."""
+
+
+def _powers(operands: Operands) -> Iterator[Call]:
+    """A power: the exponent is a parent, a setting, a part of the name, or is inferred."""
+    row = OPS["pow"]
+    fixed = {"square": 2.0, "cube": 3.0}.get(operands.op.row)
+    operands = replace(operands, op=replace(operands.op, row="pow"))
+    if fixed is not None:
+        yield _by(operands, row, torch.tensor(fixed, dtype=torch.float64))
+        return
+    if len(operands.values) == 2 and len(operands.slots) == 1 and operands.slots[0] == 0:
+        exponent = float(operands.values[1]) if operands.values[1].numel() == 1 else None
+        yield operands.call(row, exponent=exponent)
+        return
+    told = operands.op.constant is not None or numbers(operands.setting(*_CONSTANTS)) is not None
+    if len(operands.values) != 1 or told:
+        yield from _binary(operands)
+        return
+    x, y = operands.values[0], operands.result
+    for exponent in _EXPONENTS:
+        found = torch.pow(x, exponent)
+        if y is None or y.shape == found.shape and bool(torch.isclose(found, y, rtol=1e-4, atol=0.0).all()):
+            note = f"its exponent, {exponent:.4g}, is inferred from the number" if x.numel() == 1 else ""
+            yield _by(operands, row, torch.tensor(exponent, dtype=torch.float64), note=note)
+
+
+def _axes_told(operands: Operands) -> tuple[int, ...] | None:
+    """The dimensions that the engine tells as a setting or as a second argument; None if it tells none."""
+    told = operands.setting("dim", "axis", "axes", "dims", "order", "permutation", "perm")
+    if told is None and len(operands.values) > 1:
+        told = operands.values[1].flatten().tolist()
+    if told is None:
+        return None
+    found = numbers(told)
+    return None if found is None else tuple(int(one) for one in found.flatten().tolist())
+
+
+def _first_alone(operands: Operands) -> tuple[Operands, tuple[int, ...]]:
+    """The operands with the first parent alone: the others are settings."""
+    return replace(operands, values=operands.values[:1]), operands.slots[:1]
+
+
+def _reductions(operands: Operands) -> Iterator[Call]:
+    """A reduction over all dimensions, over those that the engine tells, or over those that fit the shape."""
+    row, x = OPS[operands.op.row], operands.values[0]
+    if len(operands.values) > 1 and _is_of_two(operands):
+        yield from _of_several(operands)
+        return
+    told = _axes_told(operands)
+    given = operands.has("dim", "axis", "axes", "dims")
+    ranks = range(x.ndim)
+    every = [dims for count in range(x.ndim, 0, -1) for dims in combinations(ranks, count)] or [()]
+    wanted = (
+        [tuple(sorted(one % max(x.ndim, 1) for one in told))] if told is not None else every[:1] if given else every
+    )
+    keeps = operands.setting("keepdim", "keepdims")
+    shape = None if operands.result is None else tuple(operands.result.shape)
+    made = []
+    for dims in wanted:
+        for keep in (False, True) if keeps is None else (bool(keeps),):
+            left = tuple(1 if at in dims else size for at, size in enumerate(x.shape) if keep or at not in dims)
+            made.append((left == shape or shape is None, _reduction(operands, row, dims, keep=keep)))
+    fitting = [call for fits, call in made if fits]
+    yield from fitting or [made[0][1]]
+
+
+def _reduction(operands: Operands, row: Op, dims: tuple[int, ...], *, keep: bool) -> Call:
+    single, slots = row.name == "prod", operands.slots[:1]
+
+    def reduced(x: Any, *_: Any) -> Any:
+        if not x.shape:
+            return row(x, dim=0) if "dim" in row.required else row(x)
+        if single:
+            return row(x, dim=dims[0], keepdim=keep) if len(dims) == 1 else row(x)
+        if row.name in ("var", "std"):
+            return row(x, dim=dims, keepdim=keep, correction=0)
+        return row(x, dim=dims, keepdim=keep)
+
+    return Call(row.name, reduced, slots, dims=dims)
+
+
+def _is_of_two(operands: Operands) -> bool:
+    """Whether the second parent is a number to combine with, and no setting."""
+    if len(operands.values) > 2 or operands.result is None or operands.part.settings:
+        return len(operands.values) > 2
+    a, b = operands.values[:2]
+    try:
+        shape = torch.broadcast_shapes(a.shape, b.shape)
+    except RuntimeError:
+        return False
+    return shape == operands.result.shape and (operands.op.row != "sum" or a.ndim == 0 or b.shape == a.shape)
+
+
+def _of_several(operands: Operands) -> Iterator[Call]:
+    """The sum, the largest or the smallest of several arguments, elementwise."""
+    rows = {"sum": "add", "amax": "maximum", "amin": "minimum", "prod": "mul"}
+    if operands.op.row in rows:
+        row = OPS[rows[operands.op.row]]
+        yield replace(operands.call(lambda *tensors: reduce(row, tensors)), name=row.name)
+
+
+def _normalized(operands: Operands) -> Iterator[Call]:
+    """A softmax along the dimension that the engine tells, or along each."""
+    row, x = OPS[operands.op.row], operands.values[0]
+    told = _axes_told(operands)
+    dims = [told[0] % max(x.ndim, 1)] if told else [*range(x.ndim)][::-1] or [0]
+    for dim in dims:
+        yield Call(row.name, lambda x, dim=dim: row(x, dim=dim), operands.slots[:1], dims=(dim,))
+
+
+def _permutations(operands: Operands) -> Iterator[Call]:
+    """A permutation of the dimensions, as the engine tells it, or each that fits the shape."""
+    row, x = OPS["permute"], operands.values[0]
+    wanted = None if operands.result is None else tuple(operands.result.shape)
+    orders = _orders(operands, x.ndim)
+    fitting = [one for one in orders if wanted is None or tuple(x.shape[at] for at in one) == wanted]
+    for order in fitting or orders[:1]:
+        yield Call("permute", lambda x, *_, order=order: row(x, dims=order), operands.slots[:1], dims=order)
+
+
+def _orders(operands: Operands, rank: int) -> list[tuple[int, ...]]:
+    """The orders of the dimensions that a permutation may mean. Two axes are most often those that change places."""
+    told = _axes_told(operands)
+    if told is None:
+        rest = permutations(range(rank)) if 2 < rank < 5 else ()
+        return [*dict.fromkeys([_swapped(rank, -1, -2), tuple(range(rank))[::-1], *rest])]
+    whole = tuple(one % rank for one in told) if rank else ()
+    permutes = "perm" in (operands.part.op or "").lower()
+    if len(told) == 2 and not (permutes and rank == 2):
+        return [_swapped(rank, *told)]
+    return [whole] if sorted(whole) == [*range(rank)] else []
+
+
+def _swapped(rank: int, one: int, other: int) -> tuple[int, ...]:
+    order = [*range(rank)]
+    if rank > 1:
+        order[one], order[other] = order[other], order[one]
+    return tuple(order)
+
+
+def _shapes(operands: Operands) -> Iterator[Call]:
+    """The same numbers in another shape, or stretched to it: the shape is told, or is that of the result."""
+    row, x = OPS[operands.op.row], operands.values[0]
+    told = operands.setting("shape", "size", "new_shape", "newshape", "new_sizes", "output_shape")
+    if told is None and len(operands.values) > 1:
+        told = operands.values[1].flatten().tolist()
+    given = numbers(told)
+    if given is not None:
+        shape = tuple(int(one) for one in given.flatten().tolist())
+    elif operands.result is not None:
+        shape = tuple(operands.result.shape)
+    else:
+        return
+    setting = "size" if row.name == "expand" else "shape"
+    yield Call(row.name, lambda x: row(x, **{setting: shape}), operands.slots[:1])
+    if row.name == "expand":
+        places = operands.setting("broadcast_dimensions")
+        if places is not None:
+            inner = tuple(x.shape[places.index(at)] if at in places else 1 for at in range(len(shape)))
+            yield Call(row.name, lambda x: row(x.reshape(inner), size=shape), operands.slots[:1])
+
+
+def _items(operands: Operands) -> Iterator[Call]:
+    index = operands.setting("index", "item", "idx", "key", "slices", "indices", "i")
+    if index is not None:
+        yield Call("getitem", lambda x: x[index], operands.slots[:1])
+
+
+def _joined(operands: Operands) -> Iterator[Call]:
+    """Tensors that are joined along the dimension that the engine tells, or along each that fits the shape."""
+    together = stack if operands.op.row == "stack" else cat
+    x = operands.values[0]
+    told = operands.setting("dim", "axis")
+    ranks = range(x.ndim + 1) if operands.op.row == "stack" else range(x.ndim)
+    for dim in ranks if told is None else [int(told)]:
+        yield operands.call(lambda *tensors, dim=dim: together(list(tensors), dim=dim), dims=(dim,))
+
+
+def _leaky(operands: Operands) -> Iterator[Call]:
+    told = operands.setting("negative_slope", "alpha", "slope")
+    x, y = operands.values[0], operands.result
+    slope = 0.01 if told is None else float(told)
+    note = ""
+    if told is None and y is not None and y.shape == x.shape and bool((x < 0).any()):
+        found = (y[x < 0] / x[x < 0]).flatten()
+        if bool(torch.isclose(found, found[0], rtol=1e-4).all()) and 0 < float(found[0]) < 1:
+            slope = float(found[0])
+            note = f"its slope for negative numbers, {slope:.4g}, is inferred from the number"
+    row = OPS["leaky_relu"]
+    yield operands.call(lambda x: row(x, negative_slope=slope), note=note)
+
+
+def _logs(operands: Operands) -> Iterator[Call]:
+    """The logarithm. The engine of minitorch adds 1e-6 to the number, so that 0 has a logarithm."""
+    yield operands.call(OPS["log"])
+    yield operands.call(lambda x: OPS["log"](x + 1e-6))
+
+
+def _clamped(operands: Operands) -> Iterator[Call]:
+    low, high = operands.setting("min", "a_min", "low", "min_val"), operands.setting("max", "a_max", "high", "max_val")
+    if low is not None or high is not None:
+        yield operands.call(lambda x: x.clamp(low, high))
+    elif len(operands.values) == 3:
+        yield operands.call(OPS["clamp"])
+
+
+def _losses(operands: Operands) -> Iterator[Call]:
+    """A loss, with the reduction that the engine tells, or with each."""
+    row = OPS[operands.op.row]
+    told = operands.setting("reduction")
+    classes = operands.op.row in ("cross_entropy", "nll_loss")
+    for reduction in ("mean", "sum", "none") if told is None else (told,):
+
+        def loss(x: Any, target: Any, *rest: Any, reduction: str = reduction) -> Any:
+            if classes and target.ndim < x.ndim:
+                target = Tensor(raw_of(target).long())
+            return row(x, target, *rest, reduction=reduction)
+
+        yield operands.call(loss)
+
+
+def _chosen(operands: Operands) -> Iterator[Call]:
+    if len(operands.values) == 3:
+        row = OPS["where"]
+        yield operands.call(lambda condition, a, b: row(raw_of(condition) != 0, a, b))
+
+
+def _minus(operands: Operands) -> Iterator[Call]:
+    yield operands.call(OPS["neg"])
+
+
+_MAKERS: Mapping[str, Callable[[Operands], Iterator[Call]]] = {
+    **dict.fromkeys(["pow", "square", "cube"], _powers),
+    **dict.fromkeys(["sum", "mean", "amax", "amin", "prod", "logsumexp", "var", "std"], _reductions),
+    **dict.fromkeys(["softmax", "log_softmax"], _normalized),
+    **dict.fromkeys(["reshape", "expand"], _shapes),
+    **dict.fromkeys(["cat", "stack"], _joined),
+    **dict.fromkeys(["mse_loss", "cross_entropy", "nll_loss", "l1_loss", "binary_cross_entropy"], _losses),
+    **{"permute": _permutations, "getitem": _items, "leaky_relu": _leaky, "log": _logs, "clamp": _clamped},
+    **{"where": _chosen, "neg": _minus},
+}
+"""The rows whose settings are told in several ways, or inferred."""
