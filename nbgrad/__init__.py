@@ -100,7 +100,7 @@ def compare(
     return Comparison(left, right, names, rtol=rtol)
 
 
-def draw(root: object, *, name: str | None = None) -> "DrawnGraph":
+def draw(root: object, *, name: str | None = None, against: bool = False) -> "DrawnGraph":
     """Draw the graph of another engine: one that you wrote, micrograd, minitorch, needle, autograd, a jaxpr, torch.fx.
 
     The objects are read as they are, so draw after the backward. See ``nbgrad.drawing`` for engines that nbgrad does
@@ -109,6 +109,9 @@ def draw(root: object, *, name: str | None = None) -> "DrawnGraph":
     Args:
         root: the object whose graph is drawn, such as a loss; a list of several; or a whole program.
         name: the title of the picture; default: the name of the variable that holds ``root``.
+        against: whether to compare the numbers with those of nbgrad's own ops and rules. Then the picture marks the
+            first value or gradient that differs, and says what is probably missing. ``nbgrad.drawing.verdict`` does
+            the same without a picture.
 
     Returns:
         A ``DrawnGraph``: the last line of a cell draws it, ``print`` shows it as a table, and ``save("net.html")``
@@ -121,7 +124,7 @@ def draw(root: object, *, name: str | None = None) -> "DrawnGraph":
     """
     from nbgrad.drawing import caller
 
-    return caller.draw(root, name)
+    return caller.draw(root, name, against=against)
 
 
 def load(path: "str | PathLike[str]") -> "SavedGraph | SavedRun":

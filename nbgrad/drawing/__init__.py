@@ -3,6 +3,8 @@
 It imports the core and the view.
 """
 
+from nbgrad.drawing.against import EngineDifference as EngineDifference, EngineVerdict as EngineVerdict
+from nbgrad.drawing.caller import verdict as verdict
 from nbgrad.drawing.graph import DrawnGraph as DrawnGraph
 from nbgrad.drawing.part import (
     Form as Form,

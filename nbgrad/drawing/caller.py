@@ -6,6 +6,7 @@ from typing import Any
 from nbgrad.core.engine.call_site import user_frame, variables_of
 from nbgrad.core.engine.user_names import in_order, loops_of
 from nbgrad.core.no_gc import uncollected
+from nbgrad.drawing.against import EngineVerdict, verdict_of
 from nbgrad.drawing.graph import DrawnGraph
 from nbgrad.drawing.part import Part
 from nbgrad.drawing.reading import read_roots
@@ -15,12 +16,37 @@ _DEPTH = 7
 
 
 @uncollected
-def draw(root: object, name: str | None = None) -> DrawnGraph:
+def draw(root: object, name: str | None = None, *, against: bool = False) -> DrawnGraph:
     """As ``nbgrad.draw``."""
     parts, roots = read_roots(root)
+    names = _users_names(parts)
+    verdict = verdict_of(parts, names) if against else None
+    return DrawnGraph.of(parts, roots, names, name or title_of(roots, names), verdict)
+
+
+def verdict(root: object) -> EngineVerdict:
+    """Compare the numbers of an engine with those that nbgrad's own ops and rules give. No picture is made.
+
+    Each op is computed from the engine's own values of its inputs, and each gradient from the engine's own gradients of
+    the objects that use it. So the first number that differs is where the fault is, and later ones may be consequences.
+
+    Args:
+        root: the object whose graph is compared, such as a loss; or a list of several.
+
+    Returns:
+        An ``EngineVerdict``: it is true if no number differs, ``print`` shows it, and ``first`` is the first number
+        that differs, with the probable cause.
+
+    Raises:
+        UnreadableError, GraphCycleError: as ``nbgrad.draw``.
+    """
+    parts, _ = read_roots(root)
+    return verdict_of(parts, _users_names(parts))
+
+
+def _users_names(parts: list[Part]) -> dict[int, str]:
     frame = user_frame()
-    names = names_of(parts, {**frame.f_globals, **variables_of(frame)}, loops_of(frame))
-    return DrawnGraph.of(parts, roots, names, name or title_of(roots, names))
+    return names_of(parts, {**frame.f_globals, **variables_of(frame)}, loops_of(frame))
 
 
 def names_of(parts: list[Part], namespace: Mapping[str, Any], loops: Iterable[str]) -> dict[int, str]:

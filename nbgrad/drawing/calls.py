@@ -27,7 +27,7 @@ _FAILURES = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedErro
 
 
 @dataclass(frozen=True)
-class Call:
+class OpCall:
     """A call of one of nbgrad's ops.
 
     Attributes:
@@ -87,27 +87,91 @@ def numbers(value: Any) -> Numbers | None:
 # The names of ops.
 
 _SYMBOLS = {
-    **{"+": "add", "-": "sub", "−": "sub", "*": "mul", "×": "mul", "·": "mul", "⊙": "mul", "/": "div", "÷": "div"},
-    **{"**": "pow", "^": "pow", "@": "matmul", "²": "square", "Σ": "sum", "∑": "sum", "√": "sqrt"},
-    **{"<": "lt", ">": "gt", "<=": "le", ">=": "ge", "==": "eq", "!=": "ne"},
+    "+": "add",
+    "-": "sub",
+    "−": "sub",
+    "*": "mul",
+    "×": "mul",
+    "·": "mul",
+    "⊙": "mul",
+    "/": "div",
+    "÷": "div",
+    "**": "pow",
+    "^": "pow",
+    "@": "matmul",
+    "²": "square",
+    "Σ": "sum",
+    "∑": "sum",
+    "√": "sqrt",
+    "<": "lt",
+    ">": "gt",
+    "<=": "le",
+    ">=": "ge",
+    "==": "eq",
+    "!=": "ne",
 }
 
 _NAMES = {
-    **{"plus": "add", "addany": "add", "iadd": "add", "minus": "sub", "difference": "sub", "times": "mul"},
-    **{"imul": "mul", "isub": "sub", "itruediv": "div", "mult": "mul", "inv": "reciprocal", "recip": "reciprocal"},
-    **{"power": "pow", "integerpow": "pow", "ipow": "pow", "negate": "neg", "negation": "neg", "minusone": "neg"},
-    **{"usub": "neg", "summation": "sum", "total": "sum", "average": "mean", "avg": "mean", "dotgeneral": "matmul"},
-    **{"dot": "matmul", "mm": "matmul", "bmm": "matmul", "mv": "matmul", "matvec": "matmul", "imatmul": "matmul"},
-    **{"broadcast": "expand", "broadcastto": "expand", "broadcastindim": "expand", "logistic": "sigmoid", "ln": "log"},
-    **{"logit": "logit", "lrelu": "leaky_relu", "leaky": "leaky_relu", "rectifier": "relu", "absolutevalue": "abs"},
+    "plus": "add",
+    "addany": "add",
+    "iadd": "add",
+    "minus": "sub",
+    "difference": "sub",
+    "times": "mul",
+    "imul": "mul",
+    "isub": "sub",
+    "itruediv": "div",
+    "mult": "mul",
+    "inv": "reciprocal",
+    "recip": "reciprocal",
+    "power": "pow",
+    "integerpow": "pow",
+    "ipow": "pow",
+    "negate": "neg",
+    "negation": "neg",
+    "minusone": "neg",
+    "usub": "neg",
+    "summation": "sum",
+    "total": "sum",
+    "average": "mean",
+    "avg": "mean",
+    "dotgeneral": "matmul",
+    "dot": "matmul",
+    "mm": "matmul",
+    "bmm": "matmul",
+    "mv": "matmul",
+    "matvec": "matmul",
+    "imatmul": "matmul",
+    "broadcast": "expand",
+    "broadcastto": "expand",
+    "broadcastindim": "expand",
+    "logistic": "sigmoid",
+    "ln": "log",
+    "logit": "logit",
+    "lrelu": "leaky_relu",
+    "leaky": "leaky_relu",
+    "rectifier": "relu",
+    "absolutevalue": "abs",
     **dict.fromkeys(["view", "flatten", "ravel", "squeeze", "unsqueeze", "expanddims", "reshape"], "reshape"),
     **dict.fromkeys(["t", "transpose", "swapaxes", "swapdims", "permute", "moveaxis"], "permute"),
     **dict.fromkeys(["identity", "copy", "clone", "contiguous"], "clone"),
     **dict.fromkeys(["getitem", "index", "slice", "select", "subscript"], "getitem"),
-    **{"selectn": "where", "mse": "mse_loss", "meansquarederror": "mse_loss", "nll": "nll_loss", "stack": "stack"},
-    **{"crossentropyloss": "cross_entropy", "softmaxcrossentropy": "cross_entropy", "softmaxloss": "cross_entropy"},
-    **{"bce": "binary_cross_entropy", "square": "square", "clip": "clamp", "max": "amax", "min": "amin"},
-    **{"swish": "silu", "pow2": "square", "cube": "cube"},
+    "selectn": "where",
+    "mse": "mse_loss",
+    "meansquarederror": "mse_loss",
+    "nll": "nll_loss",
+    "stack": "stack",
+    "crossentropyloss": "cross_entropy",
+    "softmaxcrossentropy": "cross_entropy",
+    "softmaxloss": "cross_entropy",
+    "bce": "binary_cross_entropy",
+    "square": "square",
+    "clip": "clamp",
+    "max": "amax",
+    "min": "amin",
+    "swish": "silu",
+    "pow2": "square",
+    "cube": "cube",
 }
 """Names of other engines, in small letters and without underscores, and the rows that they mean."""
 
@@ -124,7 +188,7 @@ _WITH_NUMBER = re.compile(r"(\*\*|[-+*/^]|pow)\s*\(?\s*([-+]?(?:\d+\.?\d*|\.\d+)
 
 
 @dataclass(frozen=True)
-class Named:
+class OpName:
     """The op that a name stands for: its row, whether the arguments are reversed, and a number within the name."""
 
     row: str
@@ -141,21 +205,21 @@ def _rows() -> dict[str, str]:
 
 
 @cache
-def named(op: str) -> Named | None:
+def named(op: str) -> OpName | None:
     """The op that an engine's name for it stands for; None if nbgrad does not know it."""
     text = op.strip()
     if text in _SYMBOLS:
-        return Named(_SYMBOLS[text])
+        return OpName(_SYMBOLS[text])
     if found := _WITH_NUMBER.fullmatch(text.lower()):
-        return Named(_SYMBOLS.get(found[1], "pow"), constant=float(found[2]), by_constant=True)
+        return OpName(_SYMBOLS.get(found[1], "pow"), constant=float(found[2]), by_constant=True)
     plain = text.rsplit(".", 1)[-1].replace("_", "").replace(" ", "").replace("-", "").lower().rstrip("0123456789")
     by_constant = plain.endswith("scalar")
     rows = _rows()
     for name in (text.rsplit(".", 1)[-1].replace("_", "").lower(), *_shortened(plain)):
         if name in _REVERSED:
-            return Named(_REVERSED[name], reversed=True)
+            return OpName(_REVERSED[name], reversed=True)
         if name in rows:
-            return Named(rows[name], by_constant=by_constant)
+            return OpName(rows[name], by_constant=by_constant)
     return None
 
 
@@ -189,7 +253,7 @@ class Operands:
     slots: tuple[int, ...]
     result: Numbers | None
     unordered: bool
-    op: Named = field(default_factory=lambda: Named(""))
+    op: OpName = field(default_factory=lambda: OpName(""))
 
     def setting(self, *names: str) -> Any:
         """The setting of one of these names; None if there is none."""
@@ -199,7 +263,7 @@ class Operands:
         """Whether the engine tells one of these settings, be it None."""
         return any(one in self.part.settings for one in names)
 
-    def call(self, function: Callable[..., Any], **facts: Any) -> Call:
+    def call(self, function: Callable[..., Any], **facts: Any) -> OpCall:
         """The call of a function on all parents, in their order; plain numbers are constants."""
         slots, constants = self.slots, [Tensor(one) for one in self.values]
 
@@ -209,7 +273,7 @@ class Operands:
                 arguments[slot] = tensor
             return function(*arguments)
 
-        return Call(self.op.row, filled, slots, **facts)
+        return OpCall(self.op.row, filled, slots, **facts)
 
 
 def operands_of(part: Part, values: Sequence[Numbers], result: Numbers | None) -> Operands:
@@ -227,7 +291,7 @@ def _unordered(part: Part) -> bool:
     ) if hasattr(part.source, "__dict__") else False  # fmt: skip
 
 
-def calls_of(operands: Operands) -> list[Call] | None:
+def calls_of(operands: Operands) -> list[OpCall] | None:
     """The calls that the part may stand for, the most probable first; None if nbgrad does not know its op.
 
     An empty list means that the op is known, and that its arguments are not.
@@ -249,7 +313,7 @@ def calls_of(operands: Operands) -> list[Call] | None:
     return list(made)
 
 
-def _plain(operands: Operands, row: Op) -> Iterator[Call]:
+def _plain(operands: Operands, row: Op) -> Iterator[OpCall]:
     """A call of a row on all parents, with the settings whose names it knows."""
     told = {_TORCHS.get(name, name): value for name, value in operands.part.settings.items()}
     settings = {name: value for name, value in told.items() if name in row.defaults}
@@ -264,7 +328,7 @@ _CONSTANTS = ("scalar", "other", "constant", "exponent", "power", "factor", "c",
 """Names of settings under which engines keep the constant argument of an op."""
 
 
-def _binary(operands: Operands) -> Iterator[Call]:
+def _binary(operands: Operands) -> Iterator[OpCall]:
     """An op of two arguments, of which one may be a constant, or the same one twice."""
     row = OPS[operands.op.row]
     count = len(operands.values)
@@ -283,7 +347,7 @@ def _turned(row: Callable[..., Any]) -> Callable[..., Any]:
     return lambda a, b: row(b, a)
 
 
-def _with_constant(operands: Operands, row: Op) -> Iterator[Call]:
+def _with_constant(operands: Operands, row: Op) -> Iterator[OpCall]:
     """An op of two arguments that has one parent: the other argument is a constant, or this parent again."""
     told = operands.op.constant if operands.op.constant is not None else operands.setting(*_CONSTANTS)
     constant = None if told is None else numbers(told)
@@ -294,13 +358,13 @@ def _with_constant(operands: Operands, row: Op) -> Iterator[Call]:
         if row.name == "sub":
             yield replace(operands.call(OPS["neg"]), name="neg")
         slot = operands.slots[0]
-        yield Call(row.name, row, (slot, slot))
+        yield OpCall(row.name, row, (slot, slot))
         if operands.unordered:  # the set holds the parent once: it was both arguments
             return
     yield from _inferred(operands, row)
 
 
-def _by(operands: Operands, row: Op, constant: Numbers, *, first: bool = False, note: str = "") -> Call:
+def _by(operands: Operands, row: Op, constant: Numbers, *, first: bool = False, note: str = "") -> OpCall:
     """The call with a constant as the second argument, or as the first."""
     fixed = Tensor(constant)
     single = float(constant) if constant.numel() == 1 and row.name == "pow" and not first else None
@@ -308,7 +372,7 @@ def _by(operands: Operands, row: Op, constant: Numbers, *, first: bool = False, 
     return operands.call(function, exponent=single, note=note)
 
 
-def _inferred(operands: Operands, row: Op) -> Iterator[Call]:
+def _inferred(operands: Operands, row: Op) -> Iterator[OpCall]:
     """The calls with a constant that the engine does not tell, and that reproduces the number."""
     x, y = operands.values[0], operands.result
     if y is None or x.shape != y.shape or not x.numel():
@@ -334,7 +398,7 @@ _EXPONENTS = [2.0, 3.0, -1.0, 0.5, -2.0, 4.0, -0.5, 1.0, 0.0, 1.5, 5.0, 6.0, 7.0
 """The exponents that are tried where the engine does not tell it."""
 
 
-def _powers(operands: Operands) -> Iterator[Call]:
+def _powers(operands: Operands) -> Iterator[OpCall]:
     """A power: the exponent is a parent, a setting, a part of the name, or is inferred."""
     row = OPS["pow"]
     fixed = {"square": 2.0, "cube": 3.0}.get(operands.op.row)
@@ -353,7 +417,7 @@ def _powers(operands: Operands) -> Iterator[Call]:
     x, y = operands.values[0], operands.result
     for exponent in _EXPONENTS:
         found = torch.pow(x, exponent)
-        if y is None or y.shape == found.shape and bool(torch.isclose(found, y, rtol=1e-4, atol=0.0).all()):
+        if y is None or (y.shape == found.shape and bool(torch.isclose(found, y, rtol=1e-4, atol=0.0).all())):
             note = f"its exponent, {exponent:.4g}, is inferred from the number" if x.numel() == 1 else ""
             yield _by(operands, row, torch.tensor(exponent, dtype=torch.float64), note=note)
 
@@ -374,7 +438,7 @@ def _first_alone(operands: Operands) -> tuple[Operands, tuple[int, ...]]:
     return replace(operands, values=operands.values[:1]), operands.slots[:1]
 
 
-def _reductions(operands: Operands) -> Iterator[Call]:
+def _reductions(operands: Operands) -> Iterator[OpCall]:
     """A reduction over all dimensions, over those that the engine tells, or over those that fit the shape."""
     row, x = OPS[operands.op.row], operands.values[0]
     if len(operands.values) > 1 and _is_of_two(operands):
@@ -398,7 +462,7 @@ def _reductions(operands: Operands) -> Iterator[Call]:
     yield from fitting or [made[0][1]]
 
 
-def _reduction(operands: Operands, row: Op, dims: tuple[int, ...], *, keep: bool) -> Call:
+def _reduction(operands: Operands, row: Op, dims: tuple[int, ...], *, keep: bool) -> OpCall:
     single, slots = row.name == "prod", operands.slots[:1]
 
     def reduced(x: Any, *_: Any) -> Any:
@@ -410,7 +474,7 @@ def _reduction(operands: Operands, row: Op, dims: tuple[int, ...], *, keep: bool
             return row(x, dim=dims, keepdim=keep, correction=0)
         return row(x, dim=dims, keepdim=keep)
 
-    return Call(row.name, reduced, slots, dims=dims)
+    return OpCall(row.name, reduced, slots, dims=dims)
 
 
 def _is_of_two(operands: Operands) -> bool:
@@ -425,7 +489,7 @@ def _is_of_two(operands: Operands) -> bool:
     return shape == operands.result.shape and (operands.op.row != "sum" or a.ndim == 0 or b.shape == a.shape)
 
 
-def _of_several(operands: Operands) -> Iterator[Call]:
+def _of_several(operands: Operands) -> Iterator[OpCall]:
     """The sum, the largest or the smallest of several arguments, elementwise."""
     rows = {"sum": "add", "amax": "maximum", "amin": "minimum", "prod": "mul"}
     if operands.op.row in rows:
@@ -433,23 +497,23 @@ def _of_several(operands: Operands) -> Iterator[Call]:
         yield replace(operands.call(lambda *tensors: reduce(row, tensors)), name=row.name)
 
 
-def _normalized(operands: Operands) -> Iterator[Call]:
+def _normalized(operands: Operands) -> Iterator[OpCall]:
     """A softmax along the dimension that the engine tells, or along each."""
     row, x = OPS[operands.op.row], operands.values[0]
     told = _axes_told(operands)
     dims = [told[0] % max(x.ndim, 1)] if told else [*range(x.ndim)][::-1] or [0]
     for dim in dims:
-        yield Call(row.name, lambda x, dim=dim: row(x, dim=dim), operands.slots[:1], dims=(dim,))
+        yield OpCall(row.name, lambda x, dim=dim: row(x, dim=dim), operands.slots[:1], dims=(dim,))
 
 
-def _permutations(operands: Operands) -> Iterator[Call]:
+def _permutations(operands: Operands) -> Iterator[OpCall]:
     """A permutation of the dimensions, as the engine tells it, or each that fits the shape."""
     row, x = OPS["permute"], operands.values[0]
     wanted = None if operands.result is None else tuple(operands.result.shape)
     orders = _orders(operands, x.ndim)
     fitting = [one for one in orders if wanted is None or tuple(x.shape[at] for at in one) == wanted]
     for order in fitting or orders[:1]:
-        yield Call("permute", lambda x, *_, order=order: row(x, dims=order), operands.slots[:1], dims=order)
+        yield OpCall("permute", lambda x, *_, order=order: row(x, dims=order), operands.slots[:1], dims=order)
 
 
 def _orders(operands: Operands, rank: int) -> list[tuple[int, ...]]:
@@ -472,7 +536,7 @@ def _swapped(rank: int, one: int, other: int) -> tuple[int, ...]:
     return tuple(order)
 
 
-def _shapes(operands: Operands) -> Iterator[Call]:
+def _shapes(operands: Operands) -> Iterator[OpCall]:
     """The same numbers in another shape, or stretched to it: the shape is told, or is that of the result."""
     row, x = OPS[operands.op.row], operands.values[0]
     told = operands.setting("shape", "size", "new_shape", "newshape", "new_sizes", "output_shape")
@@ -486,21 +550,21 @@ def _shapes(operands: Operands) -> Iterator[Call]:
     else:
         return
     setting = "size" if row.name == "expand" else "shape"
-    yield Call(row.name, lambda x: row(x, **{setting: shape}), operands.slots[:1])
+    yield OpCall(row.name, lambda x: row(x, **{setting: shape}), operands.slots[:1])
     if row.name == "expand":
         places = operands.setting("broadcast_dimensions")
         if places is not None:
             inner = tuple(x.shape[places.index(at)] if at in places else 1 for at in range(len(shape)))
-            yield Call(row.name, lambda x: row(x.reshape(inner), size=shape), operands.slots[:1])
+            yield OpCall(row.name, lambda x: row(x.reshape(inner), size=shape), operands.slots[:1])
 
 
-def _items(operands: Operands) -> Iterator[Call]:
+def _items(operands: Operands) -> Iterator[OpCall]:
     index = operands.setting("index", "item", "idx", "key", "slices", "indices", "i")
     if index is not None:
-        yield Call("getitem", lambda x: x[index], operands.slots[:1])
+        yield OpCall("getitem", lambda x: x[index], operands.slots[:1])
 
 
-def _joined(operands: Operands) -> Iterator[Call]:
+def _joined(operands: Operands) -> Iterator[OpCall]:
     """Tensors that are joined along the dimension that the engine tells, or along each that fits the shape."""
     together = stack if operands.op.row == "stack" else cat
     x = operands.values[0]
@@ -510,7 +574,7 @@ def _joined(operands: Operands) -> Iterator[Call]:
         yield operands.call(lambda *tensors, dim=dim: together(list(tensors), dim=dim), dims=(dim,))
 
 
-def _leaky(operands: Operands) -> Iterator[Call]:
+def _leaky(operands: Operands) -> Iterator[OpCall]:
     told = operands.setting("negative_slope", "alpha", "slope")
     x, y = operands.values[0], operands.result
     slope = 0.01 if told is None else float(told)
@@ -524,13 +588,13 @@ def _leaky(operands: Operands) -> Iterator[Call]:
     yield operands.call(lambda x: row(x, negative_slope=slope), note=note)
 
 
-def _logs(operands: Operands) -> Iterator[Call]:
+def _logs(operands: Operands) -> Iterator[OpCall]:
     """The logarithm. The engine of minitorch adds 1e-6 to the number, so that 0 has a logarithm."""
     yield operands.call(OPS["log"])
     yield operands.call(lambda x: OPS["log"](x + 1e-6))
 
 
-def _clamped(operands: Operands) -> Iterator[Call]:
+def _clamped(operands: Operands) -> Iterator[OpCall]:
     low, high = operands.setting("min", "a_min", "low", "min_val"), operands.setting("max", "a_max", "high", "max_val")
     if low is not None or high is not None:
         yield operands.call(lambda x: x.clamp(low, high))
@@ -538,7 +602,7 @@ def _clamped(operands: Operands) -> Iterator[Call]:
         yield operands.call(OPS["clamp"])
 
 
-def _losses(operands: Operands) -> Iterator[Call]:
+def _losses(operands: Operands) -> Iterator[OpCall]:
     """A loss, with the reduction that the engine tells, or with each."""
     row = OPS[operands.op.row]
     told = operands.setting("reduction")
@@ -553,24 +617,29 @@ def _losses(operands: Operands) -> Iterator[Call]:
         yield operands.call(loss)
 
 
-def _chosen(operands: Operands) -> Iterator[Call]:
+def _chosen(operands: Operands) -> Iterator[OpCall]:
     if len(operands.values) == 3:
         row = OPS["where"]
         yield operands.call(lambda condition, a, b: row(raw_of(condition) != 0, a, b))
 
 
-def _minus(operands: Operands) -> Iterator[Call]:
+def _minus(operands: Operands) -> Iterator[OpCall]:
     yield operands.call(OPS["neg"])
 
 
-_MAKERS: Mapping[str, Callable[[Operands], Iterator[Call]]] = {
+_MAKERS: Mapping[str, Callable[[Operands], Iterator[OpCall]]] = {
     **dict.fromkeys(["pow", "square", "cube"], _powers),
     **dict.fromkeys(["sum", "mean", "amax", "amin", "prod", "logsumexp", "var", "std"], _reductions),
     **dict.fromkeys(["softmax", "log_softmax"], _normalized),
     **dict.fromkeys(["reshape", "expand"], _shapes),
     **dict.fromkeys(["cat", "stack"], _joined),
     **dict.fromkeys(["mse_loss", "cross_entropy", "nll_loss", "l1_loss", "binary_cross_entropy"], _losses),
-    **{"permute": _permutations, "getitem": _items, "leaky_relu": _leaky, "log": _logs, "clamp": _clamped},
-    **{"where": _chosen, "neg": _minus},
+    "permute": _permutations,
+    "getitem": _items,
+    "leaky_relu": _leaky,
+    "log": _logs,
+    "clamp": _clamped,
+    "where": _chosen,
+    "neg": _minus,
 }
 """The rows whose settings are told in several ways, or inferred."""

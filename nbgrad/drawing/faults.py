@@ -5,20 +5,20 @@ follow "the rule", and the numbers that the wrong rule gives.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from nbgrad.core.dispatch.table import OPS
-from nbgrad.drawing.calls import Call, Numbers, wide
+from nbgrad.drawing.calls import Numbers, OpCall, wide
 
 
 @dataclass(frozen=True)
-class Fault:
+class EngineFault:
     """A fault of a forward or of a rule.
 
     Attributes:
@@ -32,33 +32,35 @@ class Fault:
     rank: int = 2
 
 
-SIGN = Fault("sign", "has the wrong sign", 1)
-OUTER = Fault("outer", "gives the local derivative alone: it has to be multiplied by the gradient of the result", 1)
-LOCAL = Fault("local", "passes the gradient of the result on as it is: the local derivative is missing", 1)
-EXCHANGED = Fault("exchanged", "gives each input the gradient that belongs to the other one")
-ZERO = Fault("zero", "adds nothing to the gradient of this input", 4)
-UNSUMMED = Fault("unsummed", "does not undo the broadcast: the gradient has to be summed over {dims}")
-AVERAGED = Fault("averaged", "takes a mean over {dims}, where the broadcast is undone by a sum")
-OTHER_SUM = Fault("other sum", "sums over the wrong dimensions: the broadcast is over {dims}")
-ONE_ROW = Fault("one row", "keeps one row of the gradient, where it has to be summed over {dims}")
-KEPT = Fault("kept", "gives the right numbers in another shape: the summed dimensions are kept")
-AT_RESULT = Fault("at result", "computes the local derivative from the result, where the input belongs", 3)
-AT_INPUT = Fault("at input", "computes the local derivative from the input, where the result belongs", 3)
-VALUE = Fault("value", "multiplies by the result instead of by the local derivative", 3)
-TIMES_INPUT = Fault("input", "multiplies by the input instead of by the local derivative", 3)
-INVERSE = Fault("inverse", "divides by the local derivative instead of multiplying by it", 3)
-UNTRANSPOSED = Fault("untransposed", "lacks a transpose, or has one too many")
-SWAPPED_PRODUCT = Fault("swapped product", "multiplies its two matrices in the wrong order")
-TRANSPOSED = Fault("transposed", "gives the transposed of the right gradient")
-PERMUTED = Fault("permuted", "permutes the gradient as the forward did: it needs the inverse permutation")
-STRAIGHT = Fault("straight", "does not bring the dimensions of the gradient back into their order")
+SIGN = EngineFault("sign", "has the wrong sign", 1)
+OUTER = EngineFault("outer", "gives the local derivative alone: multiply it by the gradient of the result", 1)
+LOCAL = EngineFault("local", "passes the gradient of the result on as it is: the local derivative is missing", 1)
+EXCHANGED = EngineFault("exchanged", "gives each input the gradient that belongs to the other one")
+ZERO = EngineFault("zero", "adds nothing to the gradient of this input", 4)
+UNSUMMED = EngineFault("unsummed", "does not undo the broadcast: the gradient has to be summed over {dims}")
+AVERAGED = EngineFault("averaged", "takes a mean over {dims}, where the broadcast is undone by a sum")
+OTHER_SUM = EngineFault("other sum", "sums over the wrong dimensions: the broadcast is over {dims}")
+ONE_ROW = EngineFault("one row", "keeps one row of the gradient, where it has to be summed over {dims}")
+KEPT = EngineFault("kept", "gives the right numbers in another shape: the summed dimensions are kept")
+AT_RESULT = EngineFault("at result", "computes the local derivative from the result, where the input belongs", 3)
+AT_INPUT = EngineFault("at input", "computes the local derivative from the input, where the result belongs", 3)
+VALUE = EngineFault("value", "multiplies by the result instead of by the local derivative", 3)
+TIMES_INPUT = EngineFault("input", "multiplies by the input instead of by the local derivative", 3)
+INVERSE = EngineFault("inverse", "divides by the local derivative instead of multiplying by it", 3)
+UNTRANSPOSED = EngineFault("untransposed", "lacks a transpose, or has one too many")
+SWAPPED_PRODUCT = EngineFault("swapped product", "multiplies its two matrices in the wrong order")
+TRANSPOSED = EngineFault("transposed", "gives the transposed of the right gradient")
+PERMUTED = EngineFault("permuted", "permutes the gradient as the forward did: it needs the inverse permutation")
+STRAIGHT = EngineFault("straight", "does not bring the dimensions of the gradient back into their order")
 
-PLUS_MINUS = frozenset(["add", "sub", "neg", "sum", "reshape", "permute", "expand", "clone", "cat", "stack", "getitem"])
-"""Rows whose local derivatives are 1, -1 and 0: a missing derivative is a wrong sign or no fault."""
+CONSTANT = frozenset(
+    ["add", "sub", "neg", "sum", "mean", "reshape", "permute", "expand", "clone", "cat", "stack", "getitem"]
+)
+"""Rows whose local derivatives are constant: where one is missing, that is a wrong sign, a factor or no fault."""
 
 
 @dataclass(frozen=True)
-class Step:
+class RuleStep:
     """An op of the engine in the backward, with the engine's own numbers.
 
     Attributes:
@@ -68,7 +70,7 @@ class Step:
         gradient: the gradient of the result.
     """
 
-    call: Call
+    call: OpCall
     values: tuple[Numbers, ...]
     out: Numbers
     gradient: Numbers
@@ -82,15 +84,15 @@ class Step:
         """The gradient of each argument from a gradient of 1."""
         return self.call.pull(self.values, torch.ones_like(self.gradient))
 
-    def faults(self, argument: int) -> dict[str, tuple[Fault, Numbers]]:
+    def faults(self, argument: int) -> dict[str, tuple[EngineFault, Numbers]]:
         """By key, each fault of the rule for this argument, and the gradient that it gives."""
         return self._faults[argument]
 
     @cached_property
-    def _faults(self) -> list[dict[str, tuple[Fault, Numbers]]]:
-        found: list[dict[str, tuple[Fault, Numbers]]] = []
+    def _faults(self) -> list[dict[str, tuple[EngineFault, Numbers]]]:
+        found: list[dict[str, tuple[EngineFault, Numbers]]] = []
         for argument in range(len(self.values)):
-            mine: dict[str, tuple[Fault, Numbers]] = {}
+            mine: dict[str, tuple[EngineFault, Numbers]] = {}
             for fault, numbers in _faults_of(self, argument):
                 if numbers is not None:
                     mine.setdefault(fault.key, (fault, numbers))
@@ -131,7 +133,7 @@ def _shifts(values: Sequence[Numbers]) -> Iterator[list[Numbers]]:
             yield moved
 
 
-def _of_every_winner(step: Step, argument: int) -> Numbers | None:
+def _of_every_winner(step: RuleStep, argument: int) -> Numbers | None:
     """The gradient of an extreme if every element that is equal to it gets the whole."""
     x, dims = step.values[argument], step.call.dims
     out, gradient = step.out, step.gradient
@@ -143,7 +145,7 @@ def _of_every_winner(step: Step, argument: int) -> Numbers | None:
     return torch.where(x == out, gradient.expand_as(x), 0.0)
 
 
-def _faults_of(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _faults_of(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     """The faults of the rule for one argument."""
     if step.right is None:
         return
@@ -152,7 +154,7 @@ def _faults_of(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | Non
     slopes = step.slopes()
     if slopes is not None:
         yield OUTER, slopes[argument]
-    if name not in PLUS_MINUS:
+    if name not in CONSTANT:
         yield LOCAL, _fitted(step.gradient, right)
     for table in (_of_row, _of_pair, _of_broadcast, _of_one):
         yield from table(step, argument)
@@ -174,106 +176,115 @@ def _fitted(gradient: Numbers, like: Numbers) -> Numbers | None:
         return None
 
 
-def _factors(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers]]:
+def _factors(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers]]:
     """A factor 2 or a number of elements too many, or missing."""
     assert step.right is not None
     right = step.right[argument]
-    yield Fault("factor 2", "gives twice the right gradient: a factor 2 is too many", 4), 2 * right
-    yield Fault("factor 1/2", "gives half of the right gradient: a factor 2 is missing", 4), right / 2
+    yield EngineFault("factor 2", "gives twice the right gradient: a factor 2 is too many", 4), 2 * right
+    yield EngineFault("factor 1/2", "gives half of the right gradient: a factor 2 is missing", 4), right / 2
     counts = {*step.values[argument].shape, *step.out.shape, step.values[argument].numel(), step.out.numel()}
     for count in sorted(counts - {0, 1, 2}):
         many = f"gives {count} times the right gradient: a mean over {count} elements became a sum"
         few = f"gives 1/{count} of the right gradient: a sum over {count} elements became a mean"
-        yield Fault(f"times {count}", many, 4), right * count
-        yield Fault(f"over {count}", few, 4), right / count
+        yield EngineFault(f"times {count}", many, 4), right * count
+        yield EngineFault(f"over {count}", few, 4), right / count
 
 
 # Rules of a single op.
 
-Rule = Callable[[Numbers, Numbers, Numbers], Numbers]
+
+class _Elementwise(NamedTuple):
+    """The numbers of an op of one input: the input, the result, and the gradient of the result."""
+
+    x: Numbers
+    y: Numbers
+    g: Numbers
+
+
+Rule = Callable[[_Elementwise], Numbers]
 
 _UNARY: dict[str, list[tuple[str, str, Rule]]] = {
     "tanh": [
-        ("1-y", "multiplies by 1 - y, where 1 - y² is right: the square is missing", lambda x, y, g: g * (1 - y)),
-        ("y2", "multiplies by y², where 1 - y² is right", lambda x, y, g: g * y * y),
-        ("1+y2", "multiplies by 1 + y², where 1 - y² is right", lambda x, y, g: g * (1 + y * y)),
-        ("y(1-y)", "is that of sigmoid, y (1 - y), where 1 - y² is right", lambda x, y, g: g * y * (1 - y)),
-        ("1-x2", "uses the input where the result belongs: 1 - x² instead of 1 - y²", lambda x, y, g: g * (1 - x * x)),
+        ("1-y", "multiplies by 1 - y, where 1 - y² is right: the square is missing", lambda s: s.g * (1 - s.y)),
+        ("y2", "multiplies by y², where 1 - y² is right", lambda s: s.g * s.y * s.y),
+        ("1+y2", "multiplies by 1 + y², where 1 - y² is right", lambda s: s.g * (1 + s.y * s.y)),
+        ("y(1-y)", "is that of sigmoid, y (1 - y), where 1 - y² is right", lambda s: s.g * s.y * (1 - s.y)),
+        ("1-x2", "uses the input where the result belongs: 1 - x² instead of 1 - y²", lambda s: s.g * (1 - s.x * s.x)),
     ],
     "sigmoid": [
-        ("y", "multiplies by y, where y (1 - y) is right", lambda x, y, g: g * y),
-        ("1-y", "multiplies by 1 - y, where y (1 - y) is right", lambda x, y, g: g * (1 - y)),
-        ("1+y", "multiplies by y (1 + y), where y (1 - y) is right", lambda x, y, g: g * y * (1 + y)),
-        ("1-y2", "is that of tanh, 1 - y², where y (1 - y) is right", lambda x, y, g: g * (1 - y * y)),
-        ("x(1-x)", "uses the input where the result belongs: x (1 - x)", lambda x, y, g: g * x * (1 - x)),
+        ("y", "multiplies by y, where y (1 - y) is right", lambda s: s.g * s.y),
+        ("1-y", "multiplies by 1 - y, where y (1 - y) is right", lambda s: s.g * (1 - s.y)),
+        ("1+y", "multiplies by y (1 + y), where y (1 - y) is right", lambda s: s.g * s.y * (1 + s.y)),
+        ("1-y2", "is that of tanh, 1 - y², where y (1 - y) is right", lambda s: s.g * (1 - s.y * s.y)),
+        ("x(1-x)", "uses the input where the result belongs: x (1 - x)", lambda s: s.g * s.x * (1 - s.x)),
     ],
     "exp": [
-        ("x", "multiplies by the input, where the result belongs", lambda x, y, g: g * x),
-        ("power", "is that of a power, x exp(x - 1), where exp(x) is right", lambda x, y, g: g * x * torch.exp(x - 1)),
-        ("inverse", "divides by the result, where it has to multiply by it", lambda x, y, g: g / y),
+        ("x", "multiplies by the input, where the result belongs", lambda s: s.g * s.x),
+        ("power", "is that of a power, x exp(x - 1), where exp(x) is right", lambda s: s.g * s.x * torch.exp(s.x - 1)),
+        ("inverse", "divides by the result, where it has to multiply by it", lambda s: s.g / s.y),
     ],
     "log": [
-        ("x", "multiplies by the input, where it has to divide by it", lambda x, y, g: g * x),
-        ("1/y", "divides by the result, where the input belongs", lambda x, y, g: g / y),
-        ("1/x2", "divides by the square of the input, where the input belongs", lambda x, y, g: g / (x * x)),
-        ("y", "multiplies by the result, where it has to divide by the input", lambda x, y, g: g * y),
+        ("x", "multiplies by the input, where it has to divide by it", lambda s: s.g * s.x),
+        ("1/y", "divides by the result, where the input belongs", lambda s: s.g / s.y),
+        ("1/x2", "divides by the square of the input, where the input belongs", lambda s: s.g / (s.x * s.x)),
+        ("y", "multiplies by the result, where it has to divide by the input", lambda s: s.g * s.y),
     ],
     "sqrt": [
-        ("1/2x", "divides by 2 x, where 2 y is right", lambda x, y, g: g / (2 * x)),
-        ("y/2", "multiplies by y / 2, where it has to divide by 2 y", lambda x, y, g: g * y / 2),
-        ("2y", "multiplies by 2 y, where it has to divide by it", lambda x, y, g: g * 2 * y),
+        ("1/2x", "divides by 2 x, where 2 y is right", lambda s: s.g / (2 * s.x)),
+        ("y/2", "multiplies by y / 2, where it has to divide by 2 y", lambda s: s.g * s.y / 2),
+        ("2y", "multiplies by 2 y, where it has to divide by it", lambda s: s.g * 2 * s.y),
     ],
     "reciprocal": [
-        ("-1/x", "divides by x, where x² is right: the square is missing", lambda x, y, g: -g / x),
-        ("-x2", "multiplies by x², where it has to divide by it", lambda x, y, g: -g * x * x),
-        ("-1/y2", "divides by the square of the result, where that of the input belongs", lambda x, y, g: -g * x * x),
+        ("-1/x", "divides by x, where x² is right: the square is missing", lambda s: -s.g / s.x),
+        ("-x2", "multiplies by x², where it has to divide by it", lambda s: -s.g * s.x * s.x),
+        ("-1/y2", "divides by the square of the result, where that of the input belongs", lambda s: -s.g * s.x * s.x),
     ],
     "relu": [
-        ("x", "multiplies by the input, where 1 is right", lambda x, y, g: g * x * (x > 0)),
-        ("other side", "lets the gradient through where the input is negative", lambda x, y, g: g * (x < 0)),
-        ("by gradient", "asks whether the gradient is positive: it has to ask the input", lambda x, y, g: g * (g > 0)),
+        ("x", "multiplies by the input, where 1 is right", lambda s: s.g * s.x * (s.x > 0)),
+        ("other side", "lets the gradient through where the input is negative", lambda s: s.g * (s.x < 0)),
+        ("by gradient", "asks whether the gradient is positive: it has to ask the input", lambda s: s.g * (s.g > 0)),
     ],
-    "abs": [("|x|", "multiplies by the input, where its sign is right", lambda x, y, g: g * x)],
-    "sin": [("y", "multiplies by sin x, where cos x is right", lambda x, y, g: g * y)],
-    "cos": [("y", "multiplies by cos x, where -sin x is right", lambda x, y, g: g * y)],
+    "abs": [("|x|", "multiplies by the input, where its sign is right", lambda s: s.g * s.x)],
+    "sin": [("y", "multiplies by sin x, where cos x is right", lambda s: s.g * s.y)],
+    "cos": [("y", "multiplies by cos x, where -sin x is right", lambda s: s.g * s.y)],
     "softmax": [
-        ("diagonal", "lacks the paths to the other elements: y (1 - y) alone", lambda x, y, g: g * y * (1 - y)),
-        ("y", "multiplies by y alone: the sum over y ȳ has to be subtracted", lambda x, y, g: g * y),
+        ("diagonal", "lacks the paths to the other elements: y (1 - y) alone", lambda s: s.g * s.y * (1 - s.y)),
+        ("y", "multiplies by y alone: the sum over y ȳ has to be subtracted", lambda s: s.g * s.y),
     ],
     "log_softmax": [
-        ("no sum", "subtracts softmax(x), and not softmax(x) times the sum of ȳ", lambda x, y, g: g - y.exp()),
-        ("product", "multiplies softmax(x) by ȳ, and not by the sum of ȳ", lambda x, y, g: g - y.exp() * g),
+        ("no sum", "subtracts softmax(x), and not softmax(x) times the sum of ȳ", lambda s: s.g - s.y.exp()),
+        ("product", "multiplies softmax(x) by ȳ, and not by the sum of ȳ", lambda s: s.g - s.y.exp() * s.g),
     ],
 }
 """For ops of one input, the wrong rules: key, words, and the gradient from x, y and the gradient of y."""
 
 
-def _of_row(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _of_row(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     """The faults of the rules of single ops."""
     x, y, g = step.values[argument], step.out, step.gradient
     if x.shape == y.shape == g.shape:
         for key, text, rule in _UNARY.get(step.call.name, ()):
-            yield Fault(key, text), rule(x, y, g)
+            yield EngineFault(key, text), rule(_Elementwise(x, y, g))
     maker = _ROWS.get(step.call.name)
     if maker is not None:
         yield from maker(step, argument)
 
 
-def _power(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _power(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     n, x, g = step.call.exponent, step.values[argument], step.gradient
     if n is None or x.shape != g.shape:
         return
-    yield Fault("n x^n", "does not lower the exponent: n xⁿ, where n xⁿ⁻¹ is right"), g * n * x**n
-    yield Fault("x^(n-1)", "lacks the factor n of n xⁿ⁻¹"), g * x ** (n - 1)
-    yield Fault("n x^(n-2)", "lowers the exponent twice"), g * n * x ** (n - 2)
-    yield Fault("(n-1) x^(n-1)", "multiplies by n - 1, where n is right"), g * (n - 1) * x ** (n - 1)
-    yield Fault("n x", "multiplies by n x, where n xⁿ⁻¹ is right"), g * n * x
-    yield Fault("n", "multiplies by n alone, where n xⁿ⁻¹ is right"), g * n
-    yield Fault("x^n", "multiplies by xⁿ, where n xⁿ⁻¹ is right"), g * x**n
-    yield Fault("n x^(n+1)", "raises the exponent, where it has to lower it"), g * n * x ** (n + 1)
+    yield EngineFault("n x^n", "does not lower the exponent: n xⁿ, where n xⁿ⁻¹ is right"), g * n * x**n
+    yield EngineFault("x^(n-1)", "lacks the factor n of n xⁿ⁻¹"), g * x ** (n - 1)
+    yield EngineFault("n x^(n-2)", "lowers the exponent twice"), g * n * x ** (n - 2)
+    yield EngineFault("(n-1) x^(n-1)", "multiplies by n - 1, where n is right"), g * (n - 1) * x ** (n - 1)
+    yield EngineFault("n x", "multiplies by n x, where n xⁿ⁻¹ is right"), g * n * x
+    yield EngineFault("n", "multiplies by n alone, where n xⁿ⁻¹ is right"), g * n
+    yield EngineFault("x^n", "multiplies by xⁿ, where n xⁿ⁻¹ is right"), g * x**n
+    yield EngineFault("n x^(n+1)", "raises the exponent, where it has to lower it"), g * n * x ** (n + 1)
 
 
-def _quotient(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _quotient(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     if len(step.values) != 2:
         return
     (a, b), g = step.values, step.gradient
@@ -288,34 +299,37 @@ def _quotient(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None
             ("a", "is that of a product, a", g * a + 0 * b),
         ]
     for key, text, numbers in wrong:
-        yield Fault(key, text), _fitted(numbers, step.values[argument])
+        yield EngineFault(key, text), _fitted(numbers, step.values[argument])
 
 
-def _product(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _product(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     x = step.values[argument]
     own = _fitted(step.gradient * x, x)
-    yield Fault("own", "multiplies by the input itself, where the other input belongs"), own
+    yield EngineFault("own", "multiplies by the input itself, where the other input belongs"), own
     yield (
-        Fault("result", "multiplies by the result, where the other input belongs"),
+        EngineFault("result", "multiplies by the result, where the other input belongs"),
         _fitted(step.gradient * step.out, x),
     )
     if len(step.values) == 2:
         other = step.values[1 - argument]
-        yield Fault("plus", "adds the other input, where it has to multiply by it"), _fitted(step.gradient + other, x)
+        yield (
+            EngineFault("plus", "adds the other input, where it has to multiply by it"),
+            _fitted(step.gradient + other, x),
+        )
 
 
-def _sum(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _sum(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     if len(step.values) == 2:
         a, b = step.values
         x = step.values[argument]
         other = b if argument == 0 else a
         yield (
-            Fault("times other", "is that of a product: it multiplies by the other input"),
+            EngineFault("times other", "is that of a product: it multiplies by the other input"),
             _fitted(step.gradient * other, x),
         )
 
 
-def _averages(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _averages(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     """A sum whose gradient is that of a mean, and the other way round."""
     assert step.right is not None
     x, right = step.values[argument], step.right[argument]
@@ -324,68 +338,81 @@ def _averages(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None
         return
     if step.call.name == "mean":
         text = f"is that of a sum: each of the {count} elements gets 1/{count} of the gradient"
-        yield Fault("sum", text), right * count
-        yield Fault("twice", f"divides by {count} twice"), right / count
+        yield EngineFault("sum", text), right * count
+        yield EngineFault("twice", f"divides by {count} twice"), right / count
         for other in sorted({*x.shape, x.numel()} - {0, 1, count}):
             text = f"divides by {other}, where the mean is over {count} elements"
-            yield Fault(f"n {other}", text), right * count / other
+            yield EngineFault(f"n {other}", text), right * count / other
     else:
         text = f"is that of a mean: it divides by {count}, where each element gets the whole gradient"
-        yield Fault("mean", text), right / count
+        yield EngineFault("mean", text), right / count
 
 
-def _extreme(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _extreme(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     x, dims = step.values[argument], step.call.dims
     shape = tuple(1 if at in dims else size for at, size in enumerate(x.shape))
     if prod(shape) == step.gradient.numel():
         whole = step.gradient.reshape(shape).expand_as(x)
-        yield Fault("no mask", "gives the gradient to every element, not only to the largest or smallest"), whole
+        yield EngineFault("no mask", "gives the gradient to every element, not only to the largest or smallest"), whole
 
 
-def _matmul(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _matmul(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     """All products of the gradient with the other matrix, in either order, with and without transposes."""
     if len(step.values) != 2 or min(one.ndim for one in (*step.values, step.gradient)) < 2:
         return
     assert step.right is not None
     other, g, right = step.values[1 - argument], step.gradient, step.right[argument]
     for one, two in ((g, other), (other, g)):
-        for a in (one, one.mT):
-            for b in (two, two.mT):
-                if a.shape[-1] != b.shape[-2] or a.ndim != b.ndim:
-                    continue
+        for a, left in ((one, "straight "), (one.mT, "turned ")):
+            for b, right_side in ((two, "straight "), (two.mT, "turned ")):
                 straight = (one is g) == (argument == 0)
-                yield (UNTRANSPOSED if straight else SWAPPED_PRODUCT), a @ b
+                right_one = straight and (b is not other if one is g else a is not other) and (a is g or b is g)
+                if right_one or a.shape[-1] != b.shape[-2] or a.ndim != b.ndim:
+                    continue
+                fault = UNTRANSPOSED if straight else SWAPPED_PRODUCT
+                turned = f"{left}{right_side}" if one is g else f"{right_side}{left}"
+                yield replace(fault, key=f"{fault.key} {turned}"), a @ b
     yield TRANSPOSED, right.mT
-    if other.shape == right.shape:
-        yield (
-            Fault("elementwise", "multiplies elementwise, where a matrix product is right"),
-            (g * other if g.shape == other.shape else None),
-        )
+    yield from _elementwise(right, other, g)
 
 
-def _permutation(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _elementwise(right: Numbers, other: Numbers, g: Numbers) -> Iterator[tuple[EngineFault, Numbers]]:
+    if right.shape == g.shape == other.shape:
+        yield EngineFault("elementwise", "multiplies elementwise, where a matrix product is right"), g * other
+
+
+def _permutation(step: RuleStep, _: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     order = step.call.dims
     if len(order) == step.gradient.ndim:
         yield PERMUTED, step.gradient.permute(order)
         yield STRAIGHT, step.gradient
 
 
-_ROWS: dict[str, Callable[[Step, int], Iterator[tuple[Fault, Numbers | None]]]] = {
-    **{"pow": _power, "div": _quotient, "mul": _product, "add": _sum, "sub": _sum, "matmul": _matmul},
-    **{"mean": _averages, "sum": _averages, "amax": _extreme, "amin": _extreme, "permute": _permutation},
+_ROWS: dict[str, Callable[[RuleStep, int], Iterator[tuple[EngineFault, Numbers | None]]]] = {
+    "pow": _power,
+    "div": _quotient,
+    "mul": _product,
+    "add": _sum,
+    "sub": _sum,
+    "matmul": _matmul,
+    "mean": _averages,
+    "sum": _averages,
+    "amax": _extreme,
+    "amin": _extreme,
+    "permute": _permutation,
 }
 
 
-def _of_pair(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _of_pair(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     """The gradients of two inputs are exchanged."""
-    if len(step.values) == 2 and step.right is not None:
+    if len(step.values) == 2 and step.right is not None and step.call.name != "mul":
         yield EXCHANGED, _fitted(step.right[1 - argument], step.values[argument])
 
 
-def _of_one(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _of_one(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     """An elementwise op of one input: its derivative at the wrong place, or combined in the wrong way."""
     x, y, g = step.values[argument], step.out, step.gradient
-    if len(step.values) != 1 or not x.shape == y.shape == g.shape or step.call.name in PLUS_MINUS:
+    if len(step.values) != 1 or not x.shape == y.shape == g.shape or step.call.name in CONSTANT:
         return
     slopes = step.slopes()
     pulled = step.call.pull([y], g)
@@ -396,7 +423,7 @@ def _of_one(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]
     yield INVERSE, None if slopes is None else g / slopes[0]
 
 
-def _from_result(step: Step, wrong: Numbers) -> Numbers | None:
+def _from_result(step: RuleStep, wrong: Numbers) -> Numbers | None:
     """What a rule of nbgrad's that reads the result gives if it gets another number in its place."""
     row = OPS[step.call.name]
     rule = row.rules.get(row.inputs[0])
@@ -409,7 +436,7 @@ def _from_result(step: Step, wrong: Numbers) -> Numbers | None:
     return wide(made) if isinstance(made, torch.Tensor) else None
 
 
-def _of_broadcast(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | None]]:
+def _of_broadcast(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     """The sum that undoes a broadcast is missing, or is wrong."""
     x, whole = step.values[argument], step.out.shape
     stretched = _stretched_shape(step, argument)
@@ -425,7 +452,7 @@ def _of_broadcast(step: Step, argument: int) -> Iterator[tuple[Fault, Numbers | 
     over = [at for at in range(full.ndim) if at < lead or x.shape[at - lead] != full.shape[at]]
     named = _named_dims(over, whole)
     for fault, numbers in _broken_sums(full, x, over):
-        yield Fault(fault.key, fault.text.format(dims=named), fault.rank), numbers
+        yield EngineFault(fault.key, fault.text.format(dims=named), fault.rank), numbers
 
 
 def _named_dims(dims: Sequence[int], shape: Sequence[int]) -> str:
@@ -433,7 +460,7 @@ def _named_dims(dims: Sequence[int], shape: Sequence[int]) -> str:
     return f"{sizes}, the batch" if list(dims) == [0] and len(shape) > 1 else sizes
 
 
-def _stretched_shape(step: Step, argument: int) -> tuple[int, ...] | None:
+def _stretched_shape(step: RuleStep, argument: int) -> tuple[int, ...] | None:
     """The shape to which the op stretches this argument; None if it stretches none."""
     x, out = step.values[argument], step.out
     if step.call.name == "matmul":
@@ -444,7 +471,7 @@ def _stretched_shape(step: Step, argument: int) -> tuple[int, ...] | None:
     return tuple(out.shape) if row is not None and row.broadcasts else None
 
 
-def _broken_sums(full: Numbers, x: Numbers, over: list[int]) -> Iterator[tuple[Fault, Numbers]]:
+def _broken_sums(full: Numbers, x: Numbers, over: list[int]) -> Iterator[tuple[EngineFault, Numbers]]:
     """Wrong ways to bring ``full`` to the shape of ``x``, where it has to be summed over the dimensions ``over``."""
     yield UNSUMMED, full
     shape = tuple(x.shape)
@@ -464,9 +491,9 @@ def _broken_sums(full: Numbers, x: Numbers, over: list[int]) -> Iterator[tuple[F
             for keep in (False, True):
                 made = full.sum(dims, keepdim=keep)
                 fault = UNSUMMED if set(dims) < set(over) else OTHER_SUM
-                yield Fault(f"{fault.key} {dims}{keep}", fault.text, 3), made
+                yield EngineFault(f"{fault.key} {dims}{keep}", fault.text, 3), made
                 if made.numel() == 1 and x.numel() > 1:
-                    yield Fault(f"{fault.key} {dims} all", fault.text, 3), made.reshape(()).expand(shape)
+                    yield EngineFault(f"{fault.key} {dims} all", fault.text, 3), made.reshape(()).expand(shape)
 
 
 # Faults of the forward.
@@ -480,7 +507,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-def wrong_values(call: Call, values: Sequence[Numbers]) -> Iterator[tuple[Fault, Numbers]]:
+def wrong_values(call: OpCall, values: Sequence[Numbers]) -> Iterator[tuple[EngineFault, Numbers]]:
     """The faults of a forward, and the number that each gives."""
     right = call.run(values)
     for fault, made in _wrong_values(call, values, right):
@@ -489,24 +516,22 @@ def wrong_values(call: Call, values: Sequence[Numbers]) -> Iterator[tuple[Fault,
 
 
 def _wrong_values(
-    call: Call, values: Sequence[Numbers], right: Numbers | None
-) -> Iterator[tuple[Fault, Numbers | None]]:
+    call: OpCall, values: Sequence[Numbers], right: Numbers | None
+) -> Iterator[tuple[EngineFault, Numbers | None]]:
     if len(values) == 2:
         yield from _wrong_pairs(call, values)
     if len(values) == 1:
         yield from _wrong_singles(call, values[0])
     if right is not None:
-        yield Fault("sign", "has the wrong sign", 1), -right
-        yield (
-            Fault("floor", "loses what comes after the point"),
-            right.trunc() if (right != right.trunc()).any() else None,
-        )
-        yield Fault("transposed", "is transposed"), right.mT if right.ndim > 1 else None
-        yield Fault("shape", "has the right numbers in another shape", 3), right.reshape(-1)
-        yield Fault("factor 2", "is twice the right one", 4), right * 2
-        yield Fault("factor 1/2", "is half of the right one", 4), right / 2
+        if call.name != "sub":
+            yield EngineFault("sign", "has the wrong sign", 1), -right
+        yield EngineFault("floor", "loses what comes after the point", 3), right.trunc()
+        yield EngineFault("transposed", "is transposed"), right.mT if right.ndim > 1 else None
+        yield EngineFault("shape", "has the right numbers in another shape", 3), right.reshape(-1)
+        yield EngineFault("factor 2", "is twice the right one", 4), right * 2
+        yield EngineFault("factor 1/2", "is half of the right one", 4), right / 2
     for at, one in enumerate(values):
-        yield Fault(f"input {at}", f"is that of its {_ordinal(at)}input, unchanged" if len(values) > 1 else
+        yield EngineFault(f"input {at}", f"is that of its {_ordinal(at)}input, unchanged" if len(values) > 1 else
                     "is that of its input, unchanged", 3), one  # fmt: skip
 
 
@@ -524,49 +549,52 @@ def _run(name: str, *values: Numbers, **settings: Any) -> Numbers | None:
     return wide(made) if isinstance(made, torch.Tensor) else None
 
 
-def _wrong_pairs(call: Call, values: Sequence[Numbers]) -> Iterator[tuple[Fault, Numbers | None]]:
+def _wrong_pairs(call: OpCall, values: Sequence[Numbers]) -> Iterator[tuple[EngineFault, Numbers | None]]:
     a, b = values
     yield EXCHANGED_VALUE, call.run([b, a])
     for name in _TWO:
         if name != call.name:
-            yield Fault(name, f"is that of {_WORDS.get(name, name)}"), _run(name, a, b)
+            yield EngineFault(name, f"is that of {_WORDS.get(name, name)}"), _run(name, a, b)
     if call.name == "matmul" and a.ndim >= 2 and b.ndim >= 2:
         for one in (a, a.mT):
             for other in (b, b.mT):
-                fault = Fault("untransposed", "is that of a product with a transpose too many, or one missing")
+                fault = EngineFault("untransposed", "is that of a product with a transpose too many, or one missing")
                 yield fault, _run("matmul", one, other)
-                yield Fault("swapped product", "is that of the product in the other order"), _run("matmul", other, one)
+                yield (
+                    EngineFault("swapped product", "is that of the product in the other order"),
+                    _run("matmul", other, one),
+                )
 
 
-EXCHANGED_VALUE = Fault("exchanged", "is that of its two inputs in the other order", 1)
+EXCHANGED_VALUE = EngineFault("exchanged", "is that of its two inputs in the other order", 1)
 
 
-def _wrong_singles(call: Call, x: Numbers) -> Iterator[tuple[Fault, Numbers | None]]:
+def _wrong_singles(call: OpCall, x: Numbers) -> Iterator[tuple[EngineFault, Numbers | None]]:
     for name in _ONE:
         if name != call.name:
-            yield Fault(name, f"is that of {name}"), _run(name, x)
+            yield EngineFault(name, f"is that of {name}"), _run(name, x)
     if call.exponent is not None:
         n = call.exponent
-        yield Fault("n x", "is that of x times the exponent"), x * n
-        yield Fault("n^x", "is that of the exponent to the power of x"), n**x if n > 0 else None
+        yield EngineFault("n x", "is that of x times the exponent"), x * n
+        yield EngineFault("n^x", "is that of the exponent to the power of x"), n**x if n > 0 else None
         for other, words in ((n - 1, "one less than"), (n + 1, "one more than"), (-n, "the negative of")):
-            yield Fault(f"power {words}", f"has an exponent that is {words} the right one"), x**other
-    yield Fault("-x", f"is that of {call.name}(-x)"), call.run([-x])
+            yield EngineFault(f"power {words}", f"has an exponent that is {words} the right one"), x**other
+    yield EngineFault("-x", f"is that of {call.name}(-x)"), call.run([-x])
     if call.name == "tanh":
-        yield Fault("2x", "is that of tanh(2x)"), torch.tanh(2 * x)
-        yield Fault("x/2", "is that of tanh(x / 2)"), torch.tanh(x / 2)
+        yield EngineFault("2x", "is that of tanh(2x)"), torch.tanh(2 * x)
+        yield EngineFault("x/2", "is that of tanh(x / 2)"), torch.tanh(x / 2)
     if call.name == "relu":
-        yield Fault("other side", "keeps the negative numbers, not the positive ones"), x.clamp(max=0)
+        yield EngineFault("other side", "keeps the negative numbers, not the positive ones"), x.clamp(max=0)
     yield from _wrong_reductions(call, x)
 
 
-def _wrong_reductions(call: Call, x: Numbers) -> Iterator[tuple[Fault, Numbers | None]]:
+def _wrong_reductions(call: OpCall, x: Numbers) -> Iterator[tuple[EngineFault, Numbers | None]]:
     if call.name not in ("sum", "mean", "amax", "amin", "prod", "softmax", "log_softmax", "logsumexp", "var", "std"):
         return
     if call.name in ("softmax", "log_softmax"):
-        yield Fault("exp", "is not divided by its sum"), x.exp()
+        yield EngineFault("exp", "is not divided by its sum"), x.exp()
         for dim in range(x.ndim):
-            yield Fault(f"along {dim}", f"goes along dimension {dim}"), _run(call.name, x, dim=dim)
+            yield EngineFault(f"along {dim}", f"goes along dimension {dim}"), _run(call.name, x, dim=dim)
         return
     for name in ("sum", "mean", "amax", "amin"):
         for count in range(1, x.ndim + 1):
@@ -575,7 +603,7 @@ def _wrong_reductions(call: Call, x: Numbers) -> Iterator[tuple[Fault, Numbers |
                 if name == call.name and not other:
                     continue
                 for keep in (False, True):
-                    fault = Fault(f"{name}{dims}", f"is that of {name}{other}", 2 if not other else 3)
+                    fault = EngineFault(f"{name}{dims}", f"is that of {name}{other}", 2 if not other else 3)
                     yield fault, _run(name, x, dim=dims, keepdim=keep)
 
 

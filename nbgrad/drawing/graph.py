@@ -7,16 +7,19 @@ import torch
 
 from nbgrad.core.engine.node import next_seq
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.known_findings import KnownFindings
 from nbgrad.core.graph.last_backward import Frame
 from nbgrad.core.graph.record import Input, Record, TakenStatistics, described
 from nbgrad.core.graph.stats import Stats, summarise_all
+from nbgrad.drawing.against import EngineVerdict
 from nbgrad.drawing.ops import EngineOp, operands, scalar_of
 from nbgrad.drawing.part import NUMBERS, Part
 from nbgrad.drawing.shares import Share, Use, Uses
 from nbgrad.drawing.values import tensor_of
+from nbgrad.widgets.findings.located import located
 
 
-class DrawnGraph(AutogradGraph):
+class DrawnGraph(AutogradGraph, KnownFindings):
     """The graph of another engine. It is closed, and holds neither the objects of the engine nor their numbers.
 
     It has the properties and methods of an ``AutogradGraph``. It cannot be run again with other numbers, because the
@@ -32,7 +35,14 @@ class DrawnGraph(AutogradGraph):
     ids: Mapping[int, int]
 
     @classmethod
-    def of(cls, parts: list[Part], roots: list[object], names: Mapping[int, str], name: str | None = None) -> Self:
+    def of(
+        cls,
+        parts: list[Part],
+        roots: list[object],
+        names: Mapping[int, str],
+        name: str | None = None,
+        verdict: EngineVerdict | None = None,
+    ) -> Self:
         """The graph of the parts.
 
         Args:
@@ -40,17 +50,20 @@ class DrawnGraph(AutogradGraph):
             roots: the objects at which a backward begins.
             names: the user's names of objects, by their ``id``. The engine's own names are better.
             name: the title of the picture; default: graph 1, graph 2, ...
+            verdict: what nbgrad says about the numbers; None if it was not asked.
 
         Raises:
             UnreadableError: a value or a gradient is none that can be drawn.
         """
         graph = cls(name, history=0)
         graph.listener.closed = True
-        graph._fill(parts, {id(one) for one in roots}, names)
+        graph._fill(parts, {id(one) for one in roots}, names, verdict)
         graph.listener.release()
         return graph
 
-    def _fill(self, parts: list[Part], roots: set[int], names: Mapping[int, str]) -> None:
+    def _fill(
+        self, parts: list[Part], roots: set[int], names: Mapping[int, str], verdict: EngineVerdict | None
+    ) -> None:
         taken = _Taken(parts, self._notes.graph)
         self._records = [taken.record(place, roots, names) for place in range(len(parts))]
         self.ids = taken.ids
@@ -58,7 +71,16 @@ class DrawnGraph(AutogradGraph):
             self.listener.backwards = 1
             self._notes.frame = taken.frame(self._records)
         self._notes.settled = {record.id: record.statistics for record in self._records}
+        if verdict is not None:
+            self._judge(verdict)
         self._survey()
+
+    def _judge(self, verdict: EngineVerdict) -> None:
+        """Bring along the first number that differs, as a finding."""
+        self.compared, self.uncompared = verdict.compared, " ".join(verdict.unchecked)
+        if verdict.first is not None:
+            record = self._records[verdict.first.position]
+            self.known = (located(record, "wrong number", verdict.head),)
 
     def __str__(self) -> str:
         """The table of the graph that ``save("graph.txt")`` writes."""

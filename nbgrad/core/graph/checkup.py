@@ -23,6 +23,7 @@ CheckName = Literal[
     "modes and freezing",
     "memory",
     "numbers through numpy",
+    "numbers of another engine",
     "broadcasts",
     "rules",
 ]

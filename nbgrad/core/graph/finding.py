@@ -32,6 +32,7 @@ ErrorKind = Literal[
     "wrong dimension",
     "unregistered",
     "through numpy",
+    "wrong number",
 ]
 """The kinds of findings that are errors."""
 
@@ -103,6 +104,7 @@ class Finding:
             - "eval mode": a model learns in eval mode.
             - "unregistered": a module or a parameter is in a plain list or dict.
             - "through numpy": a constant was made from the numbers of a tensor that got a gradient.
+            - "wrong number": a value or a gradient of another engine is not what nbgrad computes.
             - "broadcast": a tensor was stretched, probably by accident.
             - "failed rule": a rule that looks for findings raised an error itself, so what it would have found is
               missing. This is a defect of nbgrad.

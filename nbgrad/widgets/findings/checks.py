@@ -15,6 +15,7 @@ from nbgrad.core.engine.state import outwards
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.checkup import Check, CheckName
 from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.known_findings import KnownFindings
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.silence import Silence
 from nbgrad.core.graph.stats import Stats
@@ -110,6 +111,12 @@ def _finite(case: Examination) -> Looked:
 
 def _is_finite(stats: Stats) -> bool:
     return not stats.nan and not stats.inf
+
+
+def _engine(case: Examination) -> Looked:
+    if not isinstance(case.graph, KnownFindings):
+        return "", "it is no graph of another engine"
+    return case.graph.compared, case.graph.uncompared
 
 
 def _paths(case: Examination) -> Looked:
@@ -426,6 +433,7 @@ CHECKS: tuple[CheckRow, ...] = (
     ),
     CheckRow("memory", ("kept graphs",), f"{calls._ROUNDS + 2} backwards", _memory),
     CheckRow("numbers through numpy", ("through numpy",), "a constant, and the source of the program", _numpy),
+    CheckRow("numbers of another engine", ("wrong number",), "an engine that is drawn with against=True", _engine),
     CheckRow("broadcasts", ("broadcast",), "a backward", _broadcasts),
     CheckRow("rules", ("failed rule",), "an op", _rules),
 )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from nbgrad.core.engine.call_site import in_library
 from nbgrad.core.graph.finding import KINDS, Finding, FindingKind
+from nbgrad.core.graph.known_findings import KnownFindings
 from nbgrad.widgets.findings import (
     beginnings,
     calls,
@@ -80,6 +81,10 @@ def _falls(case: Examination) -> Iterable[Finding]:
     return falls(case.records, case.starved, zeroed(case.records, case.judged), case.ahead, case.waits.ends)
 
 
+def _known(case: Examination) -> tuple[Finding, ...]:
+    return case.graph.known if isinstance(case.graph, KnownFindings) else ()
+
+
 def _stretched(case: Examination) -> list[Finding]:
     accidents = dict.fromkeys((one, id) for (id, _), one in case.stretched.items())  # both inputs may have one text
     return [located(case.made[id], "broadcast", one.text, one.remedy) for one, id in accidents]
@@ -92,6 +97,7 @@ def _softmax_began_it(case: Examination, found: list[Finding]) -> bool:
 
 
 RULES: tuple[RuleRow, ...] = (
+    RuleRow("numbers of another engine", ("wrong number",), _known),
     RuleRow("the first NaN", ("nan",), beginnings.beginnings),
     RuleRow("a loss without a bound", ("sign",), progress.bottomless),
     RuleRow("updates uphill", ("sign",), outputs.uphill),

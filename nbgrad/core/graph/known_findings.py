@@ -1,0 +1,17 @@
+"""``KnownFindings``: a graph that brings findings along, which no rule could find in its records."""
+
+from nbgrad.core.graph.finding import Finding
+
+
+class KnownFindings:
+    """The findings that a graph brings along, beside those that rules find in it.
+
+    Attributes:
+        known: the findings.
+        compared: the words on what was looked at; empty if nothing was.
+        uncompared: why some of it could not be judged; empty if all was.
+    """
+
+    known: tuple[Finding, ...] = ()
+    compared: str = ""
+    uncompared: str = ""

@@ -1,0 +1,246 @@
+"""``verdict_of``: the first value or gradient of somebody else's engine that differs from nbgrad's, and why."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from nbgrad.core.engine.state import Switch
+from nbgrad.drawing.calls import Numbers
+from nbgrad.drawing.causes import gradient_cause, value_cause
+from nbgrad.drawing.engine_run import NO_NAMES, EngineRun
+from nbgrad.drawing.part import Part
+
+
+@dataclass(frozen=True)
+class EngineDifference:
+    """A number of an engine that differs from nbgrad's.
+
+    Attributes:
+        part: the part whose number it is.
+        position: its position among the parts, parents first.
+        box: words for it, such as "`w`" or "`*`, part 5 of 9".
+        kind: "value", for the same inputs; or "gradient", for the same gradients of the parts that use it.
+        got: the engine's number, float64.
+        want: nbgrad's number, float64.
+        cause: what is probably missing in the engine; None if no usual fault gives this number, or several do.
+        at: of an array, the index of the first element that differs.
+    """
+
+    part: Part
+    position: int
+    box: str
+    kind: Literal["value", "gradient"]
+    got: torch.Tensor
+    want: torch.Tensor
+    cause: str | None
+    at: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        for_what = "for the same inputs" if self.kind == "value" else "for the same gradients after it"
+        got, want = _told(self.got, self.want, self.at)
+        head = f"The {self.kind} of {self.box} is {got}; nbgrad has {want}, {for_what}."
+        return f"{head} {self.cause}" if self.cause else head
+
+
+@dataclass(frozen=True)
+class EngineVerdict:
+    """What nbgrad says about the numbers of an engine.
+
+    Attributes:
+        ok: whether no number differs. What could not be checked is in ``unchecked``.
+        first: the first number that differs, in the order in which an engine works: values from the leaves to the
+            result, and then gradients from the result to the leaves. None if none differs.
+        others: how many other numbers differ that are computed from right ones: further faults, or the same again.
+        consequences: how many more numbers are wrong only because they are computed from wrong ones.
+        checked_values, checked_gradients: how many numbers were compared.
+        unknown: the names of the ops that were taken as they are.
+        has_gradients: whether there were gradients to compare: a backward has run.
+        unchecked: what could not be compared, in sentences; empty if everything was.
+    """
+
+    ok: bool
+    first: EngineDifference | None
+    others: int
+    consequences: int
+    checked_values: int
+    checked_gradients: int
+    unknown: tuple[str, ...]
+    has_gradients: bool
+    unchecked: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The verdict in a few plain sentences."""
+        return " ".join([self.head, *self.unchecked])
+
+    @property
+    def compared(self) -> str:
+        """How many numbers were compared."""
+        return f"{_count(self.checked_values, 'value')} and {_count(self.checked_gradients, 'gradient')}"
+
+    @property
+    def head(self) -> str:
+        """The same without what could not be compared."""
+        if self.first is None:
+            if not self.checked_values and not self.checked_gradients:
+                return "No number was compared."
+            return f"All compared numbers are right: {self.compared}."
+        more = []
+        if self.others:
+            more.append(f"{_count(self.others, 'other number')} {'differ' if self.others > 1 else 'differs'} as well.")
+        if self.consequences:
+            verb = "are" if self.consequences > 1 else "is"
+            more.append(f"{_count(self.consequences, 'more number')} {verb} wrong because of that.")
+        return " ".join([str(self.first), *more])
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def verdict_of(parts: Sequence[Part], names: Mapping[int, str] = NO_NAMES) -> EngineVerdict:
+    """Compare the numbers of an engine with those that nbgrad's own ops and rules give.
+
+    Args:
+        parts: the objects of the engine, parents first, as ``read`` returns them.
+        names: the user's names of objects, by their ``id``. The engine's own names are better.
+    """
+    with Switch(
+        observers=(), grad_enabled=True, inference=False, tracer=None, walking=None, scope=None, computed=None,
+        device=None,
+    ):  # fmt: skip
+        return _verdict(EngineRun(parts, names))
+
+
+def _verdict(run: EngineRun) -> EngineVerdict:
+    first, others = _first(run)
+    unknown = tuple(dict.fromkeys([str(run.parts[at].op) for at in run.unchecked]))
+    values, gradients = _checked(run)
+    return EngineVerdict(
+        ok=first is None,
+        first=first,
+        others=others,
+        consequences=0 if first is None else _consequences(run, first),
+        checked_values=values,
+        checked_gradients=gradients,
+        unknown=unknown,
+        has_gradients=run.has_gradients,
+        unchecked=_unchecked(run),
+    )
+
+
+def _first(run: EngineRun) -> tuple[EngineDifference | None, int]:
+    """The first difference, and the number of others that are no consequences."""
+    gradients = run.wrong_gradients if run.has_gradients else {}
+    if run.wrong_values:
+        at, want = next(iter(run.wrong_values.items()))
+        got = run.values[at]
+        assert got is not None
+        return _difference(run, at, "value", got, want, value_cause(run, at)), len(run.wrong_values) - 1
+    if gradients:
+        at, want = next(iter(gradients.items()))
+        got = run.stored(at)
+        assert got is not None
+        return _difference(run, at, "gradient", got, want, gradient_cause(run, at)), len(gradients) - 1
+    return None, 0
+
+
+def _difference(
+    run: EngineRun, at: int, kind: Literal["value", "gradient"], got: Numbers, want: Numbers, cause: str | None
+) -> EngineDifference:
+    return EngineDifference(run.parts[at], at, box_words(run, at), kind, got, want, cause, _place(run, got, want))
+
+
+def _place(run: EngineRun, got: Numbers, want: Numbers) -> tuple[int, ...]:
+    """The index of the first element that differs."""
+    if got.shape != want.shape or not got.ndim:
+        return ()
+    for index in torch.cartesian_prod(*[torch.arange(size) for size in got.shape]).reshape(-1, got.ndim).tolist():
+        if not run.close(got[tuple(index)], want[tuple(index)], [want]):
+            return tuple(index)
+    return ()
+
+
+def _told(got: Numbers, want: Numbers, at: tuple[int, ...]) -> tuple[str, str]:
+    """Both numbers in words: of arrays the first element that differs, or the shapes."""
+    if got.numel() == want.numel() == 1:
+        return _number(got), _number(want)
+    if got.shape != want.shape:
+        return f"of shape {tuple(got.shape)}", f"shape {tuple(want.shape)}"
+    return f"{_number(got[at])} at {list(at)}", _number(want[at])
+
+
+def _number(one: Numbers) -> str:
+    return f"{float(one):.6g}"
+
+
+def box_words(run: EngineRun, at: int) -> str:
+    """Words for a part: its name, or its op and its position."""
+    part = run.parts[at]
+    place = f"part {at + 1} of {len(run.parts)}"
+    name = part.name or run.names.get(id(part.source))
+    if name:
+        return f"`{name}`" if part.op is None else f"`{name}` (`{part.op}`)"
+    return f"`{part.op}`, {place}," if part.op is not None else f"the leaf that is {place}"
+
+
+def _count(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _checked(run: EngineRun) -> tuple[int, int]:
+    """How many values and gradients were compared."""
+    values = sum(bool(calls) for calls in run.calls)
+    if not run.has_gradients:
+        return values, 0
+    pairs = [(run.right[at], run.stored(at)) for at in range(len(run.parts)) if at not in run.roots_set]
+    return values, sum(want is not None and got is not None for want, got in pairs)
+
+
+def _unchecked(run: EngineRun) -> tuple[str, ...]:
+    """Sentences on what was not compared."""
+    said = []
+    reasons = Counter((run.parts[at].op, why) for at, why in run.unchecked.items())
+    for (op, why), count in reasons.items():
+        times = "" if count == 1 else f" ({count} times)"
+        said.append(f"`{op}`{times} is taken as it is, with its gradients: {why}.")
+    notes = Counter((run.parts[at].op, note) for at, note in run.all_notes().items())
+    for (op, note), count in notes.items():
+        times = "" if count == 1 else f" ({count} times)"
+        said.append(f"Of `{op}`{times}, {note}.")
+    if not run.has_gradients:
+        said.append("There are no gradients yet, so only values were compared: run the backward first.")
+        return tuple(said)
+    if run.hides:
+        said.append("The engine keeps the gradients of leaves only, so the others were not compared.")
+    said += _seed_notes(run)
+    return tuple(said)
+
+
+def _seed_notes(run: EngineRun) -> list[str]:
+    for at in run.roots:
+        given, value = run.stored(at), run.values[at]
+        if given is not None and value is not None and value.numel() > 1 and not bool((given == 1).all()):
+            return ["The gradient of the result is taken as it is: it is an array, so any may be meant."]
+    return []
+
+
+def _consequences(run: EngineRun, first: EngineDifference) -> int:
+    """How many numbers differ from those that nbgrad computes from the leaves alone, and are no faults themselves."""
+    values, gradients = run.truth()
+    if first.kind == "value":
+        return sum(
+            at not in run.wrong_values and want is not None and (got := run.values[at]) is not None
+            and not run.close(got, want)
+            for at, want in enumerate(values) if run.calls[at]
+        )  # fmt: skip
+    return sum(
+        at not in run.wrong_gradients and want is not None and (got := run.stored(at)) is not None
+        and not run.close(got, want)
+        for at, want in enumerate(gradients)
+    )  # fmt: skip

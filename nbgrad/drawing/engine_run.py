@@ -1,0 +1,341 @@
+"""``EngineRun``: the graph of somebody else's engine, and what nbgrad computes from the engine's own numbers.
+
+Every op is checked alone: from the engine's values of its inputs follows nbgrad's value, and from the engine's
+gradients of the ops that use a part follows nbgrad's gradient of the part. So a fault shows where it is made, and not
+where it arrives.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import product
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from nbgrad.core.tensor.comparison import NoNumbers, numbers_of
+from nbgrad.drawing.calls import Numbers, OpCall, calls_of, numbers, operands_of
+from nbgrad.drawing.faults import RuleStep
+from nbgrad.drawing.part import Part
+
+_RELATIVE = {torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float32: 1e-4}
+_DOUBLE = 1e-6
+"""The allowed relative differences by element type. Other types are as exact as Python's numbers."""
+
+_WAYS = 64
+"""The most combinations of calls that are tried for one part."""
+
+NO_NAMES: Mapping[int, str] = MappingProxyType({})
+
+Use = tuple[int, int]
+"""The position of a part that uses another one, and which tensor argument of its call that is."""
+
+
+class EngineRun:
+    """The parts of an engine with their numbers, and nbgrad's.
+
+    Attributes:
+        parts: the parts, parents first.
+        names: the user's names of objects, by their ``id``.
+        values: the engine's values, float64; None where they are not known.
+        gradients: the engine's gradients, in the shape in which the engine has them; None where there are none.
+        calls: for each part that an op made, the calls of nbgrad's that reproduce its value. The first is the one whose
+            gradients are asked for.
+        wrong_values: by position of a part, nbgrad's value, where the engine's differs.
+        unchecked: by position of a part, why its op could not be checked.
+    """
+
+    def __init__(self, parts: Sequence[Part], names: Mapping[int, str] = NO_NAMES) -> None:
+        self.parts = list(parts)
+        self.names = names
+        self.at = {id(part.source): at for at, part in enumerate(self.parts)}
+        self.values = [numbers(part.value) for part in self.parts]
+        self.limit = max([_limit(part) for part in self.parts], default=_DOUBLE)
+        self.gradients = [self._gradient(at) for at in range(len(self.parts))]
+        self.unchecked: dict[int, str] = {}
+        self.wrong_values: dict[int, Numbers] = {}
+        self.calls: list[list[OpCall]] = [self._calls(at) for at in range(len(self.parts))]
+        self.children = self._children()
+
+    # Values.
+
+    def _gradient(self, at: int) -> Numbers | None:
+        part = self.parts[at]
+        found = None if part.settings.get("requires_grad") is False else numbers(part.gradient)
+        value = self.values[at]
+        if found is not None and value is not None and found.numel() == 1 and found.ndim == 0 and value.ndim:
+            return found.expand(value.shape)  # the 0.0 with which engines begin
+        return found
+
+    def _calls(self, at: int) -> list[OpCall]:
+        """The calls that reproduce the value of a part; the most probable one if none does."""
+        part = self.parts[at]
+        if part.op is None:
+            return []
+        given = [self._argument(one) for one in part.parents]
+        if any(one is None for one in given):
+            self.unchecked[at] = "the value of an input is not known"
+            return []
+        made = calls_of(self._operands(at, [one for one in given if one is not None]))
+        if made is None:
+            self.unchecked[at] = "nbgrad does not know this op"
+            return []
+        results = [(call, call.run([given[slot] for slot in call.slots])) for call in made]  # type: ignore[misc]
+        ran = [(call, found) for call, found in results if found is not None]
+        value = self.values[at]
+        if not ran or value is None:
+            self.unchecked[at] = "the arguments of the op are not known" if value is not None else "it has no numbers"
+            return []
+        fitting = [call for call, found in ran if self.close(value, found, given)]
+        if not fitting:
+            self.wrong_values[at] = ran[0][1]
+            return [ran[0][0]]
+        return fitting
+
+    def _operands(self, at: int, given: list[Numbers]) -> Any:
+        part = self.parts[at]
+        found = operands_of(part, given, self.values[at])
+        return replace(found, slots=tuple(slot for slot in found.slots if id(part.parents[slot]) in self.at))
+
+    def _argument(self, parent: object) -> Numbers | None:
+        position = self.at.get(id(parent))
+        return numbers(parent) if position is None else self.values[position]
+
+    def arguments(self, at: int, call: OpCall, values: Sequence[Numbers | None] | None = None) -> list[Numbers] | None:
+        """The numbers of the tensor arguments of a call: the engine's, or those of ``values``."""
+        held = self.values if values is None else values
+        found = [held[self.at[id(self.parts[at].parents[slot])]] for slot in call.slots]
+        return None if any(one is None for one in found) else [one for one in found if one is not None]
+
+    def close(self, got: Numbers, want: Numbers, scale: Sequence[Numbers | None] = ()) -> bool:
+        """Whether two numbers agree, as exactly as the engine's types allow; ``scale`` are those they are made of."""
+        if got.shape != want.shape:
+            if got.numel() != 1 or want.numel() != 1:
+                return False
+            got, want = got.reshape(()), want.reshape(())
+        size = max([_size(want), *[_size(one) / 10 for one in scale if one is not None]])
+        return bool(
+            torch.isclose(got, want, rtol=self.limit, atol=self.limit * 0.01 * size + 1e-12, equal_nan=True).all()
+        )
+
+    # Gradients.
+
+    def _children(self) -> list[list[int]]:
+        """For each part, the parts that use it, in the order of the backward, each once."""
+        found: list[dict[int, None]] = [{} for _ in self.parts]
+        for at in reversed(range(len(self.parts))):
+            for parent in self.parts[at].parents:
+                if id(parent) in self.at:
+                    found[self.at[id(parent)]][at] = None
+        return [list(one) for one in found]
+
+    def uses(self, at: int, steps: "Sequence[RuleStep | None] | None" = None) -> list[Use]:
+        """The calls that use a part, and as which of their arguments, in the order of the backward."""
+        found = []
+        for child in self.children[at]:
+            step = None if steps is None else steps[child]
+            calls = self.calls[child] if step is None else [step.call]
+            for argument, slot in enumerate(calls[0].slots if calls else ()):
+                if self.at[id(self.parts[child].parents[slot])] == at:
+                    found.append((child, argument))
+        return found
+
+    @cached_property
+    def roots(self) -> list[int]:
+        """The parts that no other part has as a parent."""
+        parents = {id(parent) for part in self.parts for parent in part.parents}
+        return [at for at, part in enumerate(self.parts) if id(part.source) not in parents]
+
+    @cached_property
+    def blocked(self) -> set[int]:
+        """The parts that an op uses whose rule cannot be checked."""
+        held: set[int] = set()
+        for at, part in enumerate(self.parts):
+            if part.op is not None and not self.calls[at]:
+                held |= {self.at[id(one)] for one in part.parents if id(one) in self.at}
+        return held
+
+    @cached_property
+    def has_gradients(self) -> bool:
+        """Whether a backward has run: there is a gradient that is not 0."""
+        return any(one is not None and bool(one.any()) for one in self.gradients)
+
+    @cached_property
+    def hides(self) -> bool:
+        """Whether the engine keeps the gradients of leaves only."""
+        inner = [self.gradients[at] for at, part in enumerate(self.parts) if part.op is not None]
+        return self.has_gradients and not any(one is not None and bool(one.any()) for one in inner)
+
+    def stored(self, at: int) -> Numbers | None:
+        """The engine's gradient of a part; None if it keeps none."""
+        return None if self.hides and self.parts[at].op is not None else self.gradients[at]
+
+    def seed(self, at: int) -> Numbers | None:
+        """The gradient with which a backward begins at a root."""
+        value, given = self.values[at], self.stored(at)
+        if value is None:
+            return None
+        return torch.ones_like(value) if value.numel() == 1 or given is None else given
+
+    @cached_property
+    def steps(self) -> list[RuleStep | None]:
+        """The ops in the backward, each with the engine's gradient of its result, or nbgrad's where it keeps none."""
+        self._settle()
+        return self._steps
+
+    @cached_property
+    def right(self) -> list[Numbers | None]:
+        """Nbgrad's gradient of each part, from the engine's gradients of the parts that use it; None if unknown."""
+        self._settle()
+        return self._right
+
+    def _settle(self) -> None:
+        """Walk from the roots to the leaves; where several calls reproduce a value, choose those that fit here."""
+        count = len(self.parts)
+        self._right: list[Numbers | None] = [None] * count
+        self._steps: list[RuleStep | None] = [None] * count
+        for at in reversed(range(count)):
+            self._right[at] = self._chosen(at)
+            stored = self.stored(at)
+            given = self._right[at] if stored is None else stored
+            self._steps[at] = self.step(at, given)
+
+    def step(self, at: int, gradient: Numbers | None, call: OpCall | None = None) -> RuleStep | None:
+        """The op of a part in the backward, if its result has this gradient."""
+        value = self.values[at]
+        if gradient is None or value is None or not self.calls[at]:
+            return None
+        call = call or self.calls[at][0]
+        values = self.arguments(at, call)
+        return None if values is None else RuleStep(call, tuple(values), value, gradient)
+
+    def _chosen(self, at: int) -> Numbers | None:
+        """Nbgrad's gradient of a part, with those calls of the parts that use it with which the engine's is right."""
+        total = self.total(at, self._steps)
+        stored = self.stored(at)
+        open_ones = [one for one in self.children[at] if len(self.calls[one]) > 1]
+        if total is None or stored is None or not open_ones or self.close(stored, total):
+            return total
+        ways = [self.calls[one] for one in open_ones]
+        if prod(map(len, ways)) > _WAYS:
+            return total
+        for chosen in product(*ways):
+            steps = list(self._steps)
+            for one, call in zip(open_ones, chosen, strict=True):
+                old = steps[one]
+                steps[one] = None if old is None else self.step(one, old.gradient, call)
+            found = self.total(at, steps)
+            if found is not None and self.close(stored, found):
+                for one, call in zip(open_ones, chosen, strict=True):
+                    self.calls[one] = [call]
+                self._steps = steps
+                return found
+        return total
+
+    def shares(self, at: int, steps: Sequence[RuleStep | None]) -> list[Numbers] | None:
+        """The gradients that arrive at a part, one from each use; None if one is not known."""
+        if at in self.blocked:
+            return None
+        found = []
+        for child, argument in self.uses(at, steps):
+            step = steps[child]
+            right = None if step is None else step.right
+            if right is None:
+                return None
+            found.append(right[argument])
+        return found
+
+    def total(self, at: int, steps: Sequence[RuleStep | None]) -> Numbers | None:
+        """Nbgrad's gradient of a part: the sum of those that arrive at it; the seed at a root."""
+        if at in self.roots_set:
+            return self.seed(at)
+        shares = self.shares(at, steps)
+        return None if not shares else sum(shares[1:], shares[0])
+
+    @cached_property
+    def roots_set(self) -> set[int]:
+        """The roots, for a quick look-up."""
+        return set(self.roots)
+
+    @cached_property
+    def wrong_gradients(self) -> dict[int, Numbers]:
+        """By position, nbgrad's gradient of each part of which the engine has another one, in backward order."""
+        found = {}
+        for at in reversed(range(len(self.parts))):
+            want, got = self.right[at], self.stored(at)
+            if want is not None and got is not None and not self._agrees(at, got, want):
+                found[at] = want
+        return found
+
+    def _agrees(self, at: int, got: Numbers, want: Numbers) -> bool:
+        shares = self.shares(at, self.steps) or []
+        return self.close(got, want, shares) or self._at_kink(at, got)
+
+    def _at_kink(self, at: int, got: Numbers) -> bool:
+        """Whether a gradient is one of those that are right at a kink, such as that of relu at 0."""
+        low: Any = 0.0
+        high: Any = 0.0
+        kinked = False
+        for child, argument in self.uses(at, self.steps):
+            step = self.steps[child]
+            if step is None or step.right is None:
+                return False
+            bounds = step.bounds(argument) or (step.right[argument], step.right[argument])
+            kinked |= not torch.allclose(*bounds, rtol=1e-3, atol=1e-9)
+            low, high = low + bounds[0], high + bounds[1]
+        if not kinked or got.shape != low.shape:
+            return False
+        slack = self.limit * (1 + _size(high) + _size(low))
+        return bool(((got >= low - slack) & (got <= high + slack)).all())
+
+    # The whole graph, by nbgrad alone.
+
+    def truth(self) -> tuple[list[Numbers | None], list[Numbers | None]]:
+        """The values and the gradients that nbgrad computes from the leaves alone; None where they are not known."""
+        values: list[Numbers | None] = []
+        for at, part in enumerate(self.parts):
+            found = self.values[at]
+            if part.op is not None and self.calls[at]:
+                given = self.arguments(at, self.calls[at][0], [*values, *[None] * (len(self.parts) - len(values))])
+                found = None if given is None else self.calls[at][0].run(given)
+            values.append(found)
+        return values, self.free(values)
+
+    def free(self, values: Sequence[Numbers | None]) -> list[Numbers | None]:
+        """The gradients that nbgrad computes from these values and the seeds alone."""
+        made: list[RuleStep | None] = [None] * len(self.parts)
+        gradients: list[Numbers | None] = [None] * len(self.parts)
+        for at in reversed(range(len(self.parts))):
+            total = self.total(at, made)
+            value = values[at]
+            gradients[at] = total
+            if total is None or value is None or not self.calls[at]:
+                continue
+            given = self.arguments(at, self.calls[at][0], values)
+            made[at] = None if given is None else RuleStep(self.calls[at][0], tuple(given), value, total)
+        return gradients
+
+    def parents(self, at: int) -> list[int]:
+        """The positions of the tensor arguments of the call of a part."""
+        return [
+            self.at[id(self.parts[at].parents[slot])] for slot in (self.calls[at][0].slots if self.calls[at] else ())
+        ]
+
+    def all_notes(self) -> Mapping[int, str]:
+        """By position, what was inferred of an op and could not be checked."""
+        return {at: calls[0].note for at, calls in enumerate(self.calls) if calls and calls[0].note}
+
+
+def _limit(part: Part) -> float:
+    """The allowed relative difference of the numbers of a part."""
+    try:
+        return _RELATIVE.get(numbers_of(part.value).dtype, _DOUBLE)
+    except NoNumbers:
+        return 0.0
+
+
+def _size(one: Numbers) -> float:
+    finite = one[torch.isfinite(one)]
+    return float(finite.abs().max()) if finite.numel() else 0.0
