@@ -63,7 +63,7 @@ def of_lesson(lesson: int) -> dict[str, Exercise]:
 
 def every() -> dict[str, Exercise]:
     """All exercises, by number, in the order of the lessons."""
-    lessons = sorted({*range(1, 16), *(_order(number)[0] for number in _added)})
+    lessons = sorted({*range(1, 17), *(_order(number)[0] for number in _added)})
     return {number: one for lesson in lessons for number, one in of_lesson(lesson).items()}
 
 

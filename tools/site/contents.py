@@ -21,8 +21,8 @@ SECTIONS: dict[str, Section] = {
     "start": Section("Five-minute start", "", ("start",)),
     "lessons": Section(
         "Lessons",
-        "A tour of ten minutes, and fifteen lessons of 45 minutes. These pages are the lessons with their solutions; "
-        "`make lab` or `nbgrad lab` opens the copies without them.",
+        "A tour of ten minutes, fifteen lessons of 45 to 60 minutes, and four capstones. These pages are the lessons "
+        "with their solutions; `make lab` or `nbgrad lab` opens the copies without them.",
         ("lessons/*",),
     ),
     "questions": Section("Troubleshooting by question", "", ("debugging", "doctor", "memory")),
@@ -30,8 +30,8 @@ SECTIONS: dict[str, Section] = {
         "How-to",
         "One task a page.",
         (
-            "magics", "run", "torch", "graph", "drawing", "compare", "training", "trainers", "testing", "functions", "interop",
-            "distributed", "teaching", "hub", "models",
+            "magics", "run", "torch", "graph", "drawing", "compare", "training", "trainers", "testing", "functions",
+            "interop", "distributed", "teaching", "hub", "models",
         ),
     ),
     "concepts": Section(
