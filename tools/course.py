@@ -12,7 +12,7 @@ and the text between two of them is a cell too; words behind ``python`` say more
   ``### END SOLUTION`` is in the solutions only; the rest has a ``...`` and runs as it is;
 - ``check 1.2``: the cell below it, with a call of ``lab.check``;
 - ``proof``: a cell of the solutions only, which asserts what the text says of the outputs;
-- ``times``: a cell that prints times, which differ from run to run;
+- ``varies``: a cell whose output differs from run to run, such as times;
 - ``raises``: a cell that is meant to fail.
 
 A line ``{part tensor: unbroadcast, Tensor.__mul__}`` in the cell of an exercise becomes the reference part
@@ -51,8 +51,8 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
-_TAGS = {"raises": "raises-exception", "proof": "proof", "times": "nbval-ignore-output"}
-WORDS = ("exercise", "check", "proof", "raises", "times")
+_TAGS = {"raises": "raises-exception", "proof": "proof", "varies": "nbval-ignore-output"}
+WORDS = ("exercise", "check", "proof", "raises", "varies")
 
 _FENCE = re.compile(r"^```python(?P<words>[^\n`]*)\n(?P<code>.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 _SOLUTION = re.compile(r"(?ms)^(?P<indent>[ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION(?:\n|\Z)")

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,11 @@ import pytest
 import torch
 
 from nbgrad import lab
+from nbgrad.drawing import verdict
 from nbgrad.lab import engine
 from nbgrad.lab.engine import PARTS, reference
 from nbgrad.lab.engine_checks import JUDGES
+from nbgrad.lab.planted import COUNT, function_with_the_fault, planted
 from tests.course.answers_engine import REFERENCE, variant
 from tools import course
 
@@ -279,3 +281,44 @@ def test_the_cell_of_a_part_is_the_reference_with_marks(lesson: int, folder: Pat
 def test_a_variant_leaves_the_reference_as_it_is() -> None:
     variant("ops", ("turned_a @ g", "turned_a @ g * 2"))
     assert JUDGES["ops"](part("ops")) is None
+
+
+def program(of: Any) -> Any:
+    """The network of the third capstone, forward and backward."""
+    rng = np.random.default_rng(0)
+    x, w1, b1, w2, b2 = (of.Tensor(rng.standard_normal(shape)) for shape in ((4, 3), (3, 3), (1, 3), (3, 3), (1, 3)))
+    h = of.tanh(x @ w1 + b1)
+    p = of.softmax((h + h * h) @ w2 + b2)
+    loss = (p * p).mean()
+    loss.backward()
+    return loss
+
+
+SAID = {
+    1: "The rule of `tanh` multiplies by 1 - y",
+    2: "paths add, so write `+=` and not `=`",
+    3: "takes a mean over dimension 0",
+    4: "The rule of `matmul` for its first input lacks a transpose",
+    5: "softmax",
+}
+"""The words of nbgrad on the first fault of each planted engine."""
+
+
+@pytest.mark.parametrize("number", SAID)
+def test_the_fault_of_a_planted_engine_is_in_its_gradients_and_its_picture_shows_it(number: int) -> None:
+    reference_engine = SimpleNamespace(
+        Tensor=part("tensor").Tensor, tanh=part("ops").tanh, softmax=part("losses").softmax
+    )
+    right, loss = program(reference_engine), program(planted(number))
+    assert loss.data == right.data
+    assert verdict(right).ok
+    found = verdict(loss)
+    assert not found.ok
+    assert SAID[number] in found.text
+    assert len({function_with_the_fault(number) for number in SAID}) == len(SAID) == COUNT
+
+
+@pytest.mark.parametrize("number", [0, 6, "1"])
+def test_a_planted_engine_has_a_number(number: Any) -> None:
+    with pytest.raises(ValueError, match="the engines have the numbers 1 to 5"):
+        planted(number)

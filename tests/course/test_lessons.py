@@ -189,7 +189,7 @@ def test_a_source_becomes_two_notebooks() -> None:
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        ("```python wrong\n```\n", "'wrong': there are exercise, check, proof, raises, times"),
+        ("```python wrong\n```\n", "'wrong': there are exercise, check, proof, raises, varies"),
         ("```python exercise\n```\n", "there are exercise"),
         ("```python exercise 1.1\nx = ...\n```\n", "1.1 has no ### BEGIN SOLUTION"),
         ("```python check 1.1\nx = 1\n```\n", "the check of 1.1 has to call lab.check once"),
