@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from nbgrad.unloaded import announce as _announce
 
 if TYPE_CHECKING:
+    import builtins  # ``bool`` alone is an element type here
     from collections.abc import Callable, Iterable
     from os import PathLike
     from typing import TypeVar
@@ -100,7 +101,7 @@ def compare(
     return Comparison(left, right, names, rtol=rtol)
 
 
-def draw(root: object, *, name: str | None = None, against: bool = False) -> "DrawnGraph":
+def draw(root: object, *, name: str | None = None, against: "builtins.bool" = False) -> "DrawnGraph":
     """Draw the graph of another engine: one that you wrote, micrograd, minitorch, needle, autograd, a jaxpr, torch.fx.
 
     The objects are read as they are, so draw after the backward. See ``nbgrad.drawing`` for engines that nbgrad does

@@ -107,6 +107,7 @@ class Session:
             _tell(f"{MAGIC}: {unread}")
             return
         if drawn is not None:
+            drawn.questions, drawn.silence, drawn.survey = self.graph.questions, self.graph.silence, None
             self.recording.graph = drawn
 
     def _show(self, result: ExecutionResult | None, error: BaseException | None, *, told: bool) -> None:

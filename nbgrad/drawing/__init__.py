@@ -7,7 +7,7 @@ from nbgrad.drawing.against import EngineDifference as EngineDifference, EngineV
 from nbgrad.drawing.caller import verdict as verdict
 from nbgrad.drawing.graph import DrawnGraph as DrawnGraph
 from nbgrad.drawing.part import (
-    Form as Form,
+    AbstractValue as AbstractValue,
     GraphCycleError as GraphCycleError,
     Part as Part,
     UnreadableError as UnreadableError,

@@ -47,7 +47,7 @@ class EngineDifference:
 
 @dataclass(frozen=True)
 class EngineVerdict:
-    """What nbgrad says about the numbers of an engine.
+    """The answer of nbgrad about the numbers of an engine.
 
     Attributes:
         ok: whether no number differs. What could not be checked is in ``unchecked``.
@@ -218,6 +218,10 @@ def _unchecked(run: EngineRun) -> tuple[str, ...]:
         return tuple(said)
     if run.hides:
         said.append("The engine keeps the gradients of leaves only, so the others were not compared.")
+    if run.unreached:
+        named = ", ".join(box_words(run, at).rstrip(",") for at in run.unreached[:3])
+        more = f" and {len(run.unreached) - 3} more" if len(run.unreached) > 3 else ""
+        said.append(f"There is no gradient at {named}{more}: right for a constant, and wrong for what is learned.")
     said += _seed_notes(run)
     return tuple(said)
 

@@ -19,11 +19,9 @@ from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops.shape.joining import cat, stack
 from nbgrad.core.tensor.comparison import NoNumbers, numbers_of
 from nbgrad.core.tensor.tensor import Tensor
-from nbgrad.drawing.reading import NUMBERS, Part
+from nbgrad.drawing.part import NUMBERS, Part
 
 Numbers = torch.Tensor
-_FAILURES = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, KeyError, AttributeError)
-"""The errors of a call whose arguments do not fit."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,9 @@ class OpCall:
         """The result for these arguments; None if they do not fit."""
         try:
             made = raw_of(self.function(*[Tensor(one) for one in values]))
-        except _FAILURES:
+        except Exception:  # the arguments are a stranger's, and each op refuses them in its own way
             return None
-        return wide(made)
+        return wide(made) if isinstance(made, torch.Tensor) and not made.is_complex() else None
 
     def pull(self, values: Sequence[Numbers], gradient: Numbers) -> list[Numbers] | None:
         """The gradient of each argument, by nbgrad's rules, from that of the result; None if they do not fit."""
@@ -65,7 +63,7 @@ class OpCall:
                 return [torch.zeros_like(one) for one in values]
             origins = [one.origin for one in leaves]
             found = gradients([(out.origin, gradient)], origins, retain_graph=False, create_graph=False)
-        except _FAILURES:
+        except Exception:  # as in ``run``
             return None
         return [found.get(one, torch.zeros_like(raw)) for one, raw in zip(origins, values, strict=True)]
 
@@ -204,6 +202,12 @@ def _rows() -> dict[str, str]:
     return {name.replace("_", "").lower(): row for name, row in known.items()} | _NAMES
 
 
+def rule_name(op: str) -> str:
+    """The name of the op without a number in it: "**2" and "**3" have one rule."""
+    found = _WITH_NUMBER.fullmatch(op.strip().lower())
+    return op.strip() if found is None else found[1]
+
+
 @cache
 def named(op: str) -> OpName | None:
     """The op that an engine's name for it stands for; None if nbgrad does not know it."""
@@ -275,6 +279,12 @@ class Operands:
 
         return OpCall(self.op.row, filled, slots, **facts)
 
+    def turned(self, row: Callable[..., Any]) -> "OpCall":
+        """The call of a function of two arguments, the second parent first."""
+        turned = replace(self, values=self.values[::-1], slots=tuple(sorted(1 - slot for slot in self.slots)))
+        made = turned.call(row)
+        return replace(made, slots=tuple(1 - slot for slot in made.slots))
+
 
 def operands_of(part: Part, values: Sequence[Numbers], result: Numbers | None) -> Operands:
     """The arguments of a part, from the numbers of its parents."""
@@ -310,7 +320,10 @@ def calls_of(operands: Operands) -> list[OpCall] | None:
         made = _plain(operands, row)
     else:
         return None
-    return list(made)
+    try:
+        return list(made)
+    except (RuntimeError, TypeError, ValueError, IndexError, OverflowError, AttributeError):
+        return []  # the settings are none that the op takes
 
 
 def _plain(operands: Operands, row: Op) -> Iterator[OpCall]:
@@ -333,18 +346,19 @@ def _binary(operands: Operands) -> Iterator[OpCall]:
     row = OPS[operands.op.row]
     count = len(operands.values)
     if count == 2:
-        way = _turned(row) if operands.op.reversed else row
-        yield operands.call(way)
+        facts = {"exponent": _alone(operands.values[1])} if row.name == "pow" else {}
+        yield operands.turned(row) if operands.op.reversed else operands.call(row, **facts)
         if operands.unordered and not row.traits.commutes:
-            yield operands.call(_turned(way))
+            yield operands.turned(row)
     elif count > 2 and row.name in ("add", "mul"):
         yield operands.call(lambda *tensors: reduce(row, tensors))
     elif count == 1 and operands.slots:
         yield from _with_constant(operands, row)
 
 
-def _turned(row: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda a, b: row(b, a)
+def _alone(value: Numbers) -> float | None:
+    """The number, if it is one."""
+    return float(value) if value.numel() == 1 else None
 
 
 def _with_constant(operands: Operands, row: Op) -> Iterator[OpCall]:
@@ -407,8 +421,7 @@ def _powers(operands: Operands) -> Iterator[OpCall]:
         yield _by(operands, row, torch.tensor(fixed, dtype=torch.float64))
         return
     if len(operands.values) == 2 and len(operands.slots) == 1 and operands.slots[0] == 0:
-        exponent = float(operands.values[1]) if operands.values[1].numel() == 1 else None
-        yield operands.call(row, exponent=exponent)
+        yield operands.call(row, exponent=_alone(operands.values[1]))
         return
     told = operands.op.constant is not None or numbers(operands.setting(*_CONSTANTS)) is not None
     if len(operands.values) != 1 or told:
@@ -483,7 +496,7 @@ def _is_of_two(operands: Operands) -> bool:
         return len(operands.values) > 2
     a, b = operands.values[:2]
     try:
-        shape = torch.broadcast_shapes(a.shape, b.shape)
+        shape = torch.broadcast_shapes(a.shape, b.shape)  # type: ignore[no-untyped-call]
     except RuntimeError:
         return False
     return shape == operands.result.shape and (operands.op.row != "sum" or a.ndim == 0 or b.shape == a.shape)

@@ -8,7 +8,6 @@ and of equal ones the simplest. If that leaves two, both are named; if it leaves
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any
 
 import torch
 
@@ -104,7 +103,7 @@ def _repeated(run: EngineRun, at: int) -> Iterator[Cause]:
                 f"It is {times} times the right one: the gradients of {times} backwards were added. "
                 "Set the gradients of the leaves to 0 before each."
             )
-            yield Cause("not reset", text, 1, len(wrong))
+            yield Cause("not reset", text, _UNSURE if run.hides else 1, len(wrong))
 
 
 def _all_times(run: EngineRun, times: int) -> bool:
@@ -141,12 +140,33 @@ def _missing(run: EngineRun, at: int) -> tuple[int, ...] | None:
     counts = range(1, len(shares)) if len(shares) <= _PATHS else [1, len(shares) - 1]
     for count in reversed(counts):
         for kept in combinations(every, count):
-            if run.close(got, sum((shares[one] for one in kept), torch.zeros_like(shares[0])), shares):
-                return tuple(one for one in every if one not in kept and bool(shares[one].any()))
+            lost = tuple(one for one in every if one not in kept and bool(shares[one].any()))
+            total = sum((shares[one] for one in kept), torch.zeros_like(shares[0]))
+            if run.close(got, total, shares) and not _come_later(run, at, lost, kept):
+                return lost
     return None
 
 
+def _come_later(run: EngineRun, at: int, lost: Sequence[int], kept: Sequence[int]) -> bool:
+    """Whether a lost path arrives after one that is kept, so that it was not overwritten."""
+    uses = run.uses(at, run.steps)
+    children = {uses[one][0] for one in lost}
+    stack = [uses[one][0] for one in kept]
+    done = set(stack)
+    while stack:
+        for parent in run.parents(stack.pop()):
+            if parent in children and parent not in done:
+                return True
+            if parent not in done and parent > at:
+                done.add(parent)
+                stack.append(parent)
+    return False
+
+
 # Faults of a rule: the same in every box of the op.
+
+_UNSURE = 2
+"""The rank of a fault that is known from the gradients of leaves alone."""
 
 
 @dataclass(frozen=True)
@@ -164,12 +184,20 @@ def _rules(run: EngineRun, at: int) -> Iterator[Cause]:
     if hidden and len(run.parts) > _LARGEST:
         return
     found = {one: _explained(run, one, at) for one in _supposed(run, at, everywhere=hidden)}
+    causes = []
     for supposed, explained in found.items():
         of_one = [found.get(replace(supposed, argument=argument), 0) for argument in range(3)]
         fault = _fault_of(run, supposed)
         if fault is None or not explained or (supposed.argument is None and max(of_one) == explained):
             continue
-        yield Cause(supposed.key, _rule_text(run, supposed, fault), fault.rank, explained)
+        text = _rule_text(run, supposed, fault)
+        causes.append((supposed.op, Cause(f"{supposed.op} {supposed.key}", text, fault.rank, explained)))
+    if not hidden:
+        yield from [one for _, one in causes]
+        return
+    for op in dict.fromkeys(op for op, _ in causes):  # leaves alone cannot tell which op is at fault
+        simplest = min([one for name, one in causes if name == op], key=lambda one: (-one.explains, one.rank))
+        yield replace(simplest, rank=_UNSURE)
 
 
 def _supposed(run: EngineRun, at: int, *, everywhere: bool) -> list[_Supposed]:
@@ -179,7 +207,7 @@ def _supposed(run: EngineRun, at: int, *, everywhere: bool) -> list[_Supposed]:
         uses = [(child, argument) for child in range(len(run.parts)) for argument in range(len(run.parents(child)))]
     found: dict[_Supposed, None] = {}
     for child, argument in uses:
-        step, op = run.steps[child], run.parts[child].op
+        step, op = run.steps[child], run.rules[child]
         if step is None or op is None or step.right is None:
             continue
         for key in step.faults(argument):
@@ -190,9 +218,9 @@ def _supposed(run: EngineRun, at: int, *, everywhere: bool) -> list[_Supposed]:
 
 
 def _fault_of(run: EngineRun, supposed: _Supposed) -> EngineFault | None:
-    for at, part in enumerate(run.parts):
+    for at, rule in enumerate(run.rules):
         step = run.steps[at]
-        if part.op != supposed.op or step is None or step.right is None:
+        if rule != supposed.op or step is None or step.right is None:
             continue
         for argument in range(len(step.values)) if supposed.argument is None else [supposed.argument]:
             if argument < len(step.values) and supposed.key in (faults := step.faults(argument)):
@@ -201,7 +229,7 @@ def _fault_of(run: EngineRun, supposed: _Supposed) -> EngineFault | None:
 
 
 def _rule_text(run: EngineRun, supposed: _Supposed, fault: EngineFault) -> str:
-    inputs = max((len(run.parents(at)) for at, part in enumerate(run.parts) if part.op == supposed.op), default=1)
+    inputs = max((len(run.parents(at)) for at, rule in enumerate(run.rules) if rule == supposed.op), default=1)
     one = supposed.argument is not None and inputs > 1 and fault.key != "exchanged"
     which = f" for its {('first', 'second', 'third')[supposed.argument or 0]} input" if one and inputs < 4 else ""
     return f"The rule of `{supposed.op}`{which} {fault.text}."
@@ -215,7 +243,7 @@ def _explained(run: EngineRun, supposed: _Supposed, first: int) -> int:
     else:
         if not _fits(run, first, _total(run, first, run.steps, supposed)):
             return 0
-        children = [at for at, part in enumerate(run.parts) if part.op == supposed.op]
+        children = [at for at, rule in enumerate(run.rules) if rule == supposed.op]
         parts = sorted({parent for child in children for parent in run.parents(child)})
         made = {at: _total(run, at, run.steps, supposed) for at in parts}
     wrong, count = run.wrong_gradients, 0
@@ -232,7 +260,9 @@ def _explained(run: EngineRun, supposed: _Supposed, first: int) -> int:
 def _fits(run: EngineRun, at: int, made: Numbers | None) -> bool:
     """Whether the engine's gradient of a part is ``made``. A right one at a kink counts as it is."""
     got = run.stored(at)
-    return got is None or (made is not None and (run.close(got, made) or _kept_at_kink(run, at, made)))
+    if got is None or made is None:
+        return got is None
+    return run.close(got, made, run.shares(at, run.steps) or []) or _kept_at_kink(run, at, made)
 
 
 def _kept_at_kink(run: EngineRun, at: int, made: Numbers) -> bool:
@@ -269,7 +299,7 @@ def _added(total: Numbers | None, share: Numbers) -> Numbers | None:
 def _share(run: EngineRun, child: int, argument: int, step: RuleStep | None, supposed: _Supposed) -> Numbers | None:
     if step is None or step.right is None:
         return None
-    if run.parts[child].op == supposed.op and supposed.argument in (None, argument):
+    if run.rules[child] == supposed.op and supposed.argument in (None, argument):
         faults = step.faults(argument)
         if supposed.key in faults:
             return faults[supposed.key][1]
@@ -330,13 +360,23 @@ class _Walk:
         self.gradients[at] = share if held is None or self.overwrites else held + share
 
 
-def _recursive(walk: _Walk) -> None:
+def _from_last(walk: _Walk) -> None:
+    """As ``_recursive``, the last input first."""
+    _recursive(walk, last_first=True)
+
+
+def _recursive(walk: _Walk, *, last_first: bool = False) -> None:
     """Each arrival hands on at once all that has arrived so far, before the next input is reached."""
-    stack = [iter(walk.shares(at)) for at in walk.run.roots]
+
+    def shares(at: int) -> Iterator[tuple[int, Numbers]]:
+        found = walk.shares(at)
+        return iter(found[::-1] if last_first else found)
+
+    stack = [shares(at) for at in walk.run.roots]
     while stack:
         for parent, share in stack[-1]:
             walk.add(parent, share)
-            stack.append(iter(walk.shares(parent)))
+            stack.append(shares(parent))
             break
         else:
             stack.pop()
@@ -402,7 +442,7 @@ _EARLY = (
 )
 _AGAIN = "This one hands on again, and all of it, whenever a part of it arrives."
 _WALKS: tuple[tuple[str, str, int, Callable[[_Walk], None]], ...] = (
-    *[("recursive", f"{_EARLY} {_AGAIN}", 2, order) for order in (_recursive, _stacked, _queued)],
+    *[("recursive", f"{_EARLY} {_AGAIN}", 2, order) for order in (_recursive, _from_last, _stacked, _queued)],
     *[("early", _EARLY, 2, _once(deep=deep, last_first=last)) for deep in (True, False) for last in (True, False)],
     (
         "forward",
@@ -457,34 +497,103 @@ def _same(run: EngineRun, got: Numbers | None, made: Numbers | None) -> bool:
 
 def value_cause(run: EngineRun, at: int) -> str | None:
     """The words for the cause of the wrong value of a part, the first that is wrong; None if none is found."""
-    causes = []
+    causes = list(_moved(run))
     for key, (fault, made) in _wrong_of(run, at).items():
         value = run.values[at]
         if value is None or not run.close(value, made):
             continue
-        explained = _values_explained(run, run.parts[at].op, key)
+        explained = _values_explained(run, run.rules[at], key)
         if explained:
             causes.append(Cause(key, f"The number {fault.text}.", fault.rank, explained))
     return best(causes)
 
 
+def _moved(run: EngineRun) -> Iterator[Cause]:
+    """The leaves were changed by a step against their gradients, after the forward had read them."""
+    for rate in _rates(run):
+        if all(any(run.close(_value(run, at), made) for made in _before(run, at, rate)) for at in run.wrong_values):
+            text = (
+                f"The leaves were changed after the forward: before a step of the rate {rate:.4g} against their "
+                "gradients, these values were right. Compare before the step."
+            )
+            yield Cause("moved", text, 0, len(run.wrong_values))
+            return
+
+
+def _value(run: EngineRun, at: int) -> Numbers:
+    found = run.values[at]
+    assert found is not None
+    return found
+
+
+def _learned(run: EngineRun, at: int) -> Iterator[tuple[int, ...]]:
+    """Some of the leaves among the arguments of a part that have a gradient, which a step may have moved."""
+    parents = dict.fromkeys(run.parents(at))
+    leaves = [
+        one
+        for one in parents
+        if run.parts[one].op is None
+        and (gradient := run.gradients[one]) is not None
+        and gradient.shape == _value(run, one).shape
+        and bool(gradient.any())
+    ]
+    for count in range(1, min(len(leaves), 3) + 1):
+        yield from combinations(leaves, count)
+
+
+def _taken_back(run: EngineRun, at: int, moved: tuple[int, ...], rate: float) -> Numbers | None:
+    """The value of a part if a step of this rate is taken back."""
+    values: list[Numbers | None] = list(run.values)
+    for one in moved:
+        gradient = run.gradients[one]
+        values[one] = None if gradient is None else _value(run, one) + rate * gradient
+    call = run.calls[at][0]
+    given = run.arguments(at, call, values)
+    return None if given is None else call.run(given)
+
+
+def _before(run: EngineRun, at: int, rate: float) -> Iterator[Numbers]:
+    """The values that a part may have had before a step of this rate."""
+    for moved in _learned(run, at):
+        made = _taken_back(run, at, moved, rate)
+        if made is not None:
+            yield made
+
+
+def _rates(run: EngineRun) -> Iterator[float]:
+    """The rates that would explain the first wrong value, as far as the op is linear; none for a single number."""
+    at = next(iter(run.wrong_values))
+    value = _value(run, at)
+    if len(run.wrong_values) == 1 and value.numel() == 1:
+        return
+    for moved in _learned(run, at):
+        start, end = _taken_back(run, at, moved, 0.0), _taken_back(run, at, moved, 1e-3)
+        if start is None or end is None or start.shape != value.shape:
+            continue
+        slope = (end - start) / 1e-3
+        size = float((slope * slope).sum())
+        rate = float(((value - start) * slope).sum()) / size if size else 0.0
+        if rate > 0:
+            yield rate
+
+
 def _wrong_of(run: EngineRun, at: int) -> dict[str, tuple[EngineFault, Numbers]]:
-    call: Any = run.calls[at][0]
-    values = run.arguments(at, call)
+    """By key, each fault of the forward, and the number that it gives."""
     found: dict[str, tuple[EngineFault, Numbers]] = {}
-    for fault, made in wrong_values(call, values or []):
-        value = run.values[at]
-        if fault.key not in found or (value is not None and run.close(value, made)):
-            found[fault.key] = (fault, made)
+    for call in run.possible.get(at, run.calls[at]):
+        for fault, made in wrong_values(call, run.arguments(at, call) or []):
+            value = run.values[at]
+            if fault.key not in found or (value is not None and run.close(value, made)):
+                found[fault.key] = (fault, made)
     return found
 
 
 def _values_explained(run: EngineRun, op: str | None, key: str) -> int:
     """How many wrong values of an op a fault explains; 0 if it would make a right one wrong."""
     count = 0
-    for at, part in enumerate(run.parts):
+    for at, rule in enumerate(run.rules):
         value = run.values[at]
-        if part.op != op or not run.calls[at] or value is None:
+        if rule != op or not run.calls[at] or value is None:
             continue
         made = _wrong_of(run, at).get(key)
         fits = made is not None and run.close(value, made[1])

@@ -33,7 +33,7 @@ def drawn_cell(code: str, namespace: Mapping[str, Any], name: str) -> DrawnGraph
         except (UnreadableError, GraphCycleError) as error:
             errors.append(error)
     used = {id(parent) for parts in found.values() for part in parts for parent in part.parents}
-    results = [parts for id, parts in found.items() if id not in used and parts[-1].op is not None]
+    results = [parts for key, parts in found.items() if key not in used and parts[-1].op is not None]
     if not results:
         if errors:
             raise errors[-1]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from nbgrad.core.tensor.comparison import NoNumbers, numbers_of
-from nbgrad.drawing.calls import Numbers, OpCall, calls_of, numbers, operands_of
+from nbgrad.drawing.calls import Numbers, OpCall, calls_of, numbers, operands_of, rule_name
 from nbgrad.drawing.faults import RuleStep
 from nbgrad.drawing.part import Part
 
@@ -44,6 +44,8 @@ class EngineRun:
         calls: for each part that an op made, the calls of nbgrad's that reproduce its value. The first is the one whose
             gradients are asked for.
         wrong_values: by position of a part, nbgrad's value, where the engine's differs.
+        possible: by position of a part with a wrong value, all calls that it may stand for.
+        rules: the name of the rule of each part, which may be the same for several ops; None for a leaf.
         unchecked: by position of a part, why its op could not be checked.
     """
 
@@ -56,6 +58,8 @@ class EngineRun:
         self.gradients = [self._gradient(at) for at in range(len(self.parts))]
         self.unchecked: dict[int, str] = {}
         self.wrong_values: dict[int, Numbers] = {}
+        self.possible: dict[int, list[OpCall]] = {}
+        self.rules = [None if part.op is None else rule_name(part.op) for part in self.parts]
         self.calls: list[list[OpCall]] = [self._calls(at) for at in range(len(self.parts))]
         self.children = self._children()
 
@@ -90,6 +94,7 @@ class EngineRun:
             return []
         fitting = [call for call, found in ran if self.close(value, found, given)]
         if not fitting:
+            self.possible[at] = [call for call, _ in ran]
             self.wrong_values[at] = ran[0][1]
             return [ran[0][0]]
         return fitting
@@ -115,7 +120,7 @@ class EngineRun:
             if got.numel() != 1 or want.numel() != 1:
                 return False
             got, want = got.reshape(()), want.reshape(())
-        size = max([_size(want), *[_size(one) / 10 for one in scale if one is not None]])
+        size = max([_size(want), *[_size(one) for one in scale if one is not None]])
         return bool(
             torch.isclose(got, want, rtol=self.limit, atol=self.limit * 0.01 * size + 1e-12, equal_nan=True).all()
         )
@@ -170,7 +175,32 @@ class EngineRun:
 
     def stored(self, at: int) -> Numbers | None:
         """The engine's gradient of a part; None if it keeps none."""
-        return None if self.hides and self.parts[at].op is not None else self.gradients[at]
+        found, value = self.gradients[at], self.values[at]
+        if self.hides and self.parts[at].op is not None:
+            return None
+        return torch.zeros_like(value) if found is None and value is not None and self.reaches_no_leaf else found
+
+    @cached_property
+    def reaches_no_leaf(self) -> bool:
+        """Whether a backward began at a root, and no leaf that may learn has a gradient."""
+        leaves = [at for at, part in enumerate(self.parts) if part.op is None and at not in self.roots_set]
+        able = [at for at in leaves if self.parts[at].settings.get("requires_grad") is not False]
+        began = any(self.gradients[at] is not None for at in self.roots)
+        return began and bool(able) and all(self.gradients[at] is None for at in able)
+
+    @cached_property
+    def unreached(self) -> list[int]:
+        """The parts without a gradient, in an engine that keeps those of others, where nbgrad has one that is not 0."""
+        return [
+            at
+            for at, want in enumerate(self.right)
+            if self.has_gradients
+            and self.stored(at) is None
+            and not (self.hides and self.parts[at].op is not None)
+            and self.parts[at].settings.get("requires_grad") is not False
+            and want is not None
+            and bool(want.any())
+        ]
 
     def seed(self, at: int) -> Numbers | None:
         """The gradient with which a backward begins at a root."""
@@ -179,28 +209,27 @@ class EngineRun:
             return None
         return torch.ones_like(value) if value.numel() == 1 or given is None else given
 
-    @cached_property
+    @property
     def steps(self) -> list[RuleStep | None]:
         """The ops in the backward, each with the engine's gradient of its result, or nbgrad's where it keeps none."""
-        self._settle()
-        return self._steps
+        return self._walked[0]
+
+    @property
+    def right(self) -> list[Numbers | None]:
+        """The gradient that nbgrad has for each part, from the engine's of the parts that use it; None if unknown."""
+        return self._walked[1]
 
     @cached_property
-    def right(self) -> list[Numbers | None]:
-        """Nbgrad's gradient of each part, from the engine's gradients of the parts that use it; None if unknown."""
-        self._settle()
-        return self._right
-
-    def _settle(self) -> None:
+    def _walked(self) -> tuple[list[RuleStep | None], list[Numbers | None]]:
         """Walk from the roots to the leaves; where several calls reproduce a value, choose those that fit here."""
         count = len(self.parts)
-        self._right: list[Numbers | None] = [None] * count
-        self._steps: list[RuleStep | None] = [None] * count
+        right: list[Numbers | None] = [None] * count
+        steps: list[RuleStep | None] = [None] * count
         for at in reversed(range(count)):
-            self._right[at] = self._chosen(at)
+            right[at] = self._chosen(at, steps)
             stored = self.stored(at)
-            given = self._right[at] if stored is None else stored
-            self._steps[at] = self.step(at, given)
+            steps[at] = self.step(at, right[at] if stored is None else stored)
+        return steps, right
 
     def step(self, at: int, gradient: Numbers | None, call: OpCall | None = None) -> RuleStep | None:
         """The op of a part in the backward, if its result has this gradient."""
@@ -211,26 +240,25 @@ class EngineRun:
         values = self.arguments(at, call)
         return None if values is None else RuleStep(call, tuple(values), value, gradient)
 
-    def _chosen(self, at: int) -> Numbers | None:
-        """Nbgrad's gradient of a part, with those calls of the parts that use it with which the engine's is right."""
-        total = self.total(at, self._steps)
-        stored = self.stored(at)
-        open_ones = [one for one in self.children[at] if len(self.calls[one]) > 1]
-        if total is None or stored is None or not open_ones or self.close(stored, total):
+    def _chosen(self, at: int, steps: list[RuleStep | None]) -> Numbers | None:
+        """The gradient that nbgrad has for a part, with those calls of its users that give the engine's."""
+        total, stored = self.total(at, steps), self.stored(at)
+        unsure = [one for one in self.children[at] if len(self.calls[one]) > 1]
+        if total is None or stored is None or not unsure or self.close(stored, total):
             return total
-        ways = [self.calls[one] for one in open_ones]
+        ways = [self.calls[one] for one in unsure]
         if prod(map(len, ways)) > _WAYS:
             return total
         for chosen in product(*ways):
-            steps = list(self._steps)
-            for one, call in zip(open_ones, chosen, strict=True):
-                old = steps[one]
-                steps[one] = None if old is None else self.step(one, old.gradient, call)
-            found = self.total(at, steps)
+            tried = list(steps)
+            for one, call in zip(unsure, chosen, strict=True):
+                old = tried[one]
+                tried[one] = None if old is None else self.step(one, old.gradient, call)
+            found = self.total(at, tried)
             if found is not None and self.close(stored, found):
-                for one, call in zip(open_ones, chosen, strict=True):
+                for one, call in zip(unsure, chosen, strict=True):
                     self.calls[one] = [call]
-                self._steps = steps
+                steps[:] = tried
                 return found
         return total
 
@@ -248,7 +276,7 @@ class EngineRun:
         return found
 
     def total(self, at: int, steps: Sequence[RuleStep | None]) -> Numbers | None:
-        """Nbgrad's gradient of a part: the sum of those that arrive at it; the seed at a root."""
+        """The gradient that nbgrad has for a part: the sum of those that arrive at it; the seed at a root."""
         if at in self.roots_set:
             return self.seed(at)
         shares = self.shares(at, steps)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from types import MappingProxyType
+from types import MappingProxyType, MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,11 +61,7 @@ def _read(thing: object, name: str | None) -> Any:
     if name is None:
         return None
     found = getattr(thing, name)
-    return found() if _is_method(found) else found
-
-
-def _is_method(found: object) -> bool:
-    return getattr(found, "__self__", None) is not None and callable(found) and not isinstance(found, type)
+    return found() if isinstance(found, MethodType) and found.__self__ is thing else found
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
@@ -222,8 +218,7 @@ def flat(parents: Any) -> tuple[object, ...]:
 def _in_order(parents: "set[Any] | frozenset[Any]", rule: Any, thing: object) -> tuple[object, ...]:
     """The parents in a set, which has lost their order, and that ``x * x`` has two: the closure of the rule has both.
 
-    The method of an op has ``self`` first. Where the closure lacks a parent, the older one comes first as far as that
-    is known: ``thing`` was made last, and Python numbers no objects, so the set's own order is left.
+    The method of an op has ``self`` first. If the closure lacks a parent, the order is that of the set, which is none.
     """
     code, cells = getattr(rule, "__code__", None), getattr(rule, "__closure__", None) or ()
     names = getattr(code, "co_freevars", ())

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.engine.broadcast import sum_to
 from nbgrad.drawing.calls import Numbers, OpCall, wide
 
 
@@ -154,7 +155,7 @@ def _faults_of(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Num
     slopes = step.slopes()
     if slopes is not None:
         yield OUTER, slopes[argument]
-    if name not in CONSTANT:
+    if name not in CONSTANT and name not in ("amax", "amin"):
         yield LOCAL, _fitted(step.gradient, right)
     for table in (_of_row, _of_pair, _of_broadcast, _of_one):
         yield from table(step, argument)
@@ -171,9 +172,10 @@ def _fitted(gradient: Numbers, like: Numbers) -> Numbers | None:
     except RuntimeError:
         pass
     try:
-        return gradient.sum_to_size(*like.shape)
+        summed: Numbers = sum_to(gradient, tuple(gradient.shape), tuple(like.shape))
     except RuntimeError:
         return None
+    return summed
 
 
 def _factors(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers]]:
@@ -424,7 +426,7 @@ def _of_one(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Number
 
 
 def _from_result(step: RuleStep, wrong: Numbers) -> Numbers | None:
-    """What a rule of nbgrad's that reads the result gives if it gets another number in its place."""
+    """The gradient that a rule of nbgrad's gives if it gets another number in the place of the result."""
     row = OPS[step.call.name]
     rule = row.rules.get(row.inputs[0])
     if rule is None or rule.needs != ("out",):

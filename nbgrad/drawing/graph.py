@@ -12,9 +12,9 @@ from nbgrad.core.graph.last_backward import Frame
 from nbgrad.core.graph.record import Input, Record, TakenStatistics, described
 from nbgrad.core.graph.stats import Stats, summarise_all
 from nbgrad.drawing.against import EngineVerdict
-from nbgrad.drawing.ops import EngineOp, operands, scalar_of
+from nbgrad.drawing.ops import EngineOp, operands, settings_of
 from nbgrad.drawing.part import NUMBERS, Part
-from nbgrad.drawing.shares import Share, Use, Uses
+from nbgrad.drawing.shares import PartUses, Use, UseShare
 from nbgrad.drawing.values import tensor_of
 from nbgrad.widgets.findings.located import located
 
@@ -33,6 +33,7 @@ class DrawnGraph(AutogradGraph, KnownFindings):
     """
 
     ids: Mapping[int, int]
+    unnumbered = "the values of a traced program"
 
     @classmethod
     def of(
@@ -70,6 +71,7 @@ class DrawnGraph(AutogradGraph, KnownFindings):
         if taken.ran:
             self.listener.backwards = 1
             self._notes.frame = taken.frame(self._records)
+            self.listener.uses.reached = [record.id for record in self._records if record.gradient is not None]
         self._notes.settled = {record.id: record.statistics for record in self._records}
         if verdict is not None:
             self._judge(verdict)
@@ -95,7 +97,7 @@ class DrawnGraph(AutogradGraph, KnownFindings):
 
 
 class _Taken:
-    """What the records of parts are made of.
+    """The numbers of parts, and the records that are made of them.
 
     Attributes:
         ids: by the ``id`` of an object, that of its record.
@@ -109,17 +111,16 @@ class _Taken:
             None if part.gradient is None else tensor_of(part.gradient, part.source, "gradient") for part in parts
         ]
         self.ran = any(one is not None and not one.is_meta and bool((one != 0).any()) for one in gradients)
-        self._gradients = gradients if self.ran else [None] * len(parts)
+        self._gradients = [one if self.ran else None for one in gradients]
         self.ids = {id(part.source): next_seq() for part in parts}
-        self._uses = Uses(parts, self._values, self._gradients)
-        self._shares: dict[Use, Share] = self._uses.shares() if self.ran else {}
+        self._uses = PartUses(parts, self._values, self._gradients)
+        self._shares: dict[Use, UseShare] = self._uses.shares() if self.ran else {}
         self._stats = _summaries(self._values, self._gradients, self._shares)
 
     def record(self, place: int, roots: set[int], names: Mapping[int, str]) -> Record:
         part, value = self._parts[place], self._values[place]
         inputs = self._inputs(place)
         told = TakenStatistics(self._stats.get(("value", place)), self._stats.get(("gradient", place)), inputs, None)
-        settings = {key: described(one) for key, one in part.settings.items() if key != "requires_grad"}
         return Record(
             id=self.ids[id(part.source)],
             kind=self._kind(place),
@@ -128,7 +129,7 @@ class _Taken:
             shape=tuple(value.shape),
             dtype=value.dtype,
             device=value.device,
-            settings=settings if scalar_of(part) is None else {},
+            settings={key: described(one) for key, one in settings_of(part).items()},
             parents=tuple([one.source for one in inputs]),
             scope=None,
             place=None,
@@ -178,11 +179,11 @@ class _Taken:
 
 
 def _summaries(
-    values: list[torch.Tensor], gradients: list[torch.Tensor | None], shares: dict[Use, Share]
+    values: list[torch.Tensor], gradients: list[torch.Tensor | None], shares: dict[Use, UseShare]
 ) -> dict[Any, Stats]:
     """The statistics of all numbers, by what they are and whose. They are computed together, which is faster."""
     found: dict[Any, torch.Tensor] = {("value", place): one for place, one in enumerate(values) if not one.is_meta}
-    found |= {("gradient", place): one for place, one in enumerate(gradients) if one is not None}
+    found |= {("gradient", place): one for place, one in enumerate(gradients) if one is not None and not one.is_meta}
     found |= {("share", use): one.given for use, one in shares.items()}
     found |= {("unreduced", use): one.unreduced for use, one in shares.items() if one.unreduced is not None}
     keys = list(found)

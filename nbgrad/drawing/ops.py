@@ -1,9 +1,11 @@
 """``EngineOp``: the ops of other engines, with the formulas of the rows of the op table that do the same."""
 
+from dataclasses import replace
 from typing import Any
 
 from nbgrad.core.dispatch.table import OPS, Op
 from nbgrad.core.engine.node import OpInfo, Rule
+from nbgrad.core.engine.traits import NONE
 from nbgrad.drawing.calls import named
 from nbgrad.drawing.part import Part
 
@@ -38,16 +40,34 @@ def operands(part: Part) -> tuple[object, ...]:
     return part.parents if scalar is None or str(scalar) in str(part.op) else (*part.parents, scalar)
 
 
+def settings_of(part: Part) -> dict[str, Any]:
+    """The settings of a part with torch's names, without a number that is an operand."""
+    left = {} if scalar_of(part) is not None else dict(part.settings)
+    left.pop("requires_grad", None)
+    return {_TORCHS.get(name, name): one for name, one in left.items()}
+
+
+_TORCHS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim", "order": "dims", "permutation": "dims"}
+"""Settings that torch calls by another name."""
+
+
 class EngineOp(OpInfo):
-    """An op of another engine: its name, and the formulas of the row of the table that does the same. It does not run.
+    """An op of another engine: its name, and the facts of the row of the table that does the same. It does not run.
 
     Args:
         part: a result of it.
+
+    Attributes:
+        traits: those of the row. A sign is not written again behind an op that is called by it.
     """
 
     def __init__(self, part: Part) -> None:
-        name, row, count = str(part.op), row_of(part), len(operands(part))
+        row, count = row_of(part), len(operands(part))
+        name = "neg" if part.op == "-" and count == 1 else str(part.op)  # a picture has one formula for each name
         self.name, self.arity, self.optional = name, count, 0
+        self.traits = NONE if row is None else row.traits
+        if self.traits.sign is not None and not name[:1].isalpha():
+            self.traits = replace(self.traits, sign="")
         self.doc = f"An op of this engine, of which nbgrad knows only the name {name}." if row is None else row.doc
         self.formula = "" if row is None else row.formula
         self.inputs = tuple([f"operand {at + 1}" for at in range(count)]) if row is None else row.inputs
@@ -55,7 +75,7 @@ class EngineOp(OpInfo):
         self.broadcasts = frozenset[int]() if row is None else row.broadcasts
         self.stretched = frozenset([one for at, one in enumerate(self.inputs) if at in self.broadcasts])
         self.several, self.many, self.view, self.sums = False, False, False, {}
-        self.defaults, self.required, self.variadic = {}, frozenset(), None
+        self.defaults, self.required, self.variadic = {} if row is None else row.defaults, frozenset(), None
         self.results, self.shown, self.live, self.listed = ("out",), 1, (0,), None
         self.differentiable, self.no_gradient = True, ()
 

@@ -19,8 +19,8 @@ class Part:
         op: the name that its engine gives to the op, such as "+" or "matmul"; None for a leaf.
         parents: the objects that it was computed from, in the order of the arguments. A plain number among them stands
             for itself, and has no part of its own.
-        value: a number, an array of numpy, a tensor of torch, a list of numbers, or a ``Form`` where only the shape is
-            known.
+        value: a number, an array of numpy, a tensor of torch, a list of numbers, or an ``AbstractValue``, where only
+            the shape is known.
         gradient: the same kinds; None where there is none.
         name: the name that its engine gives to it, such as the label of a leaf.
         settings: the arguments of the op that are no parents, such as an exponent or an axis. A leaf that needs no
@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Form:
+class AbstractValue:
     """The shape and the element type of a value whose numbers are not known, as in a traced program.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Whole programs: a ``jaxpr``, a graph of ``torch.fx``, a graph that HIPS autograd has traced. None is imported."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import count
 from math import prod
 from types import MappingProxyType
@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nbgrad.core.dispatch.table import OPS
+from nbgrad.drawing.calls import named
 from nbgrad.drawing.engines import ARRAYS, flat, op_name
-from nbgrad.drawing.part import NUMBERS, Form, Part, UnreadableError
+from nbgrad.drawing.part import NUMBERS, AbstractValue, Part, UnreadableError
 
 
 class ForeignProgram(NamedTuple):
@@ -61,8 +63,8 @@ def _jaxpr(root: Any) -> ForeignProgram:
     return ForeignProgram(list(parts.values()), [one for one in inner.outvars if not hasattr(one, "val")])
 
 
-def _aval(variable: Any) -> Form:
-    return Form(tuple(variable.aval.shape), str(variable.aval.dtype))
+def _aval(variable: Any) -> AbstractValue:
+    return AbstractValue(tuple(variable.aval.shape), str(variable.aval.dtype))
 
 
 def _is_plain(setting: object) -> bool:
@@ -117,26 +119,40 @@ def _fx_part(node: Any, module: Any) -> Part:
         return Part(node, None, (), _form_of(node), name=str(node.target))
     if node.op == "get_attr":
         held = module
-        for name in str(node.target).split("."):
-            held = getattr(held, name)
+        for step in str(node.target).split("."):
+            held = getattr(held, step)
         return Part(node, None, (), held.detach(), held.grad if held.is_leaf else None, str(node.target))
     called: Any = node.target
     if node.op == "call_module" and module is not None:
         called = type(module.get_submodule(node.target))
-    inputs = flat((node.args, tuple(node.kwargs.values())))
-    parents = [one for one in inputs if type(one).__module__ == "torch.fx.node"]
+    name = op_name(called)
+    operands, settings = _told_apart(name, [one for one in flat(node.args) if _is_input(one)])
+    told = {key: one for key, one in node.kwargs.items() if _is_plain(one)} | settings
+    more = [one for one in node.kwargs.values() if type(one).__module__ == "torch.fx.node"]
+    weights = [one.source for one in _parameters(node, module)]
+    return Part(node, name, (*operands, *more, *weights), _form_of(node), settings=MappingProxyType(told))
+
+
+def _is_input(one: object) -> bool:
+    """Whether an argument of a node of ``torch.fx`` is a node or a number."""
+    return type(one).__module__ == "torch.fx.node" or isinstance(one, NUMBERS)
+
+
+def _told_apart(name: str | None, inputs: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The operands and the settings in the arguments of a call: numbers are operands if the op takes so many."""
     numbers = [one for one in inputs if isinstance(one, NUMBERS)]
-    told: Mapping[str, Any] = {key: one for key, one in node.kwargs.items() if _is_plain(one)}
-    operands = tuple(parents + numbers) if len(inputs) == 2 and len(parents) == 1 and not told else tuple(parents)
-    if operands == tuple(parents) and numbers and not told:
-        told = {"arguments": tuple(numbers)}
-    if len(inputs) == 2 and isinstance(inputs[0], NUMBERS):
-        operands = operands[::-1]
-    weights = tuple(one.source for one in _parameters(node, module))
-    return Part(node, op_name(called), (*operands, *weights), _form_of(node), settings=MappingProxyType(dict(told)))
+    known = None if name is None else named(name)
+    row = None if known is None else OPS.get(known.row)
+    if not numbers or (row is not None and row.arity == len(inputs)):
+        return inputs, {}
+    names = () if row is None else (*sorted(row.required), *row.defaults)
+    key = names[0] if names and len(numbers) == 1 else "arguments"
+    return [one for one in inputs if not isinstance(one, NUMBERS)], {
+        key: numbers[0] if key != "arguments" else tuple(numbers)
+    }
 
 
-def _form_of(node: Any) -> Form:
+def _form_of(node: Any) -> AbstractValue:
     """The shape and the type of the result of a node, as a pass has noted them.
 
     Raises:
@@ -147,9 +163,9 @@ def _form_of(node: Any) -> Form:
         if isinstance(known, list | tuple) and not hasattr(known, "shape"):
             known = next((one for one in known if hasattr(one, "shape")), None)
         if hasattr(known, "shape"):
-            return Form(tuple(map(int, known.shape)), str(known.dtype).removeprefix("torch."))
+            return AbstractValue(tuple(map(int, known.shape)), str(known.dtype).removeprefix("torch."))
         if isinstance(known, int | float):
-            return Form((), "float64" if isinstance(known, float) else "int64")
+            return AbstractValue((), "float64" if isinstance(known, float) else "int64")
     raise UnreadableError(
         f"the node {node.name} of torch.fx has no shape: run "
         "torch.fx.passes.shape_prop.ShapeProp(module).propagate(*inputs) first, which notes the shapes"
@@ -175,20 +191,20 @@ def _autograd(root: Any) -> ForeignProgram:
     order = _autograd_order(end)
     gradients = _autograd_gradients(order)
     parts: dict[int, Part] = {}
-    inputs = 0
     for node in order:
         function, args, kwargs, above = node.recipe
         if not above:  # the tuple of all arguments, which the function never sees
             continue
         if all(not one.recipe[3] for _, one in above) and function.__name__ == "container_take":
             parts[id(node)] = Part(node, None, (), node.value, gradients.get(id(node)), f"argument {args[1]}")
-            inputs += 1
             continue
         taken = dict(above)
         operands = [taken.get(at, one) for at, one in enumerate(args)]
-        kept = tuple(one for one in operands if any(one is node for node in taken.values()) or _is_operand(one))
-        told = MappingProxyType({key: one for key, one in kwargs.items() if _is_plain(one)})
-        parts[id(node)] = Part(node, function.__name__, kept, node.value, gradients.get(id(node)), settings=told)
+        inputs = [one for one in operands if any(one is above for above in taken.values()) or _is_operand(one)]
+        kept, settings = _told_apart(function.__name__, inputs)
+        told = MappingProxyType({key: one for key, one in kwargs.items() if _is_plain(one)} | settings)
+        gradient = gradients.get(id(node))
+        parts[id(node)] = Part(node, function.__name__, tuple(kept), node.value, gradient, settings=told)
     return ForeignProgram(list(parts.values()), [end])
 
 

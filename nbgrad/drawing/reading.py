@@ -7,15 +7,25 @@ from nbgrad.core.engine.torch_origins import TENSORS
 from nbgrad.drawing.engines import ARRAYS, engine_of
 from nbgrad.drawing.part import (
     NUMBERS,
-    Form,
+    AbstractValue,
     GraphCycleError,
     Part,
     UnreadableError,
     shown,
 )
-from nbgrad.drawing.programs import program_of
+from nbgrad.drawing.programs import ForeignProgram, program_of
 
-__all__ = ["Form", "GraphCycleError", "Part", "UnreadableError", "is_known", "part_of", "read", "read_roots", "reader"]
+__all__ = [
+    "AbstractValue",
+    "GraphCycleError",
+    "Part",
+    "UnreadableError",
+    "is_known",
+    "part_of",
+    "read",
+    "read_roots",
+    "reader",
+]
 
 Reader = Callable[[Any], Part]
 """A function that reads an object."""
@@ -80,15 +90,16 @@ def read_roots(root: object) -> tuple[list[Part], list[object]]:
             _read_from(one, parts)
             results.append(one)
         else:
-            _add_program(program[0], parts)
-            results += program[1]
+            _add_program(program.parts, parts)
+            results += program.results
     return list(parts.values()), results
 
 
-def _program(root: object) -> tuple[list[Part], list[object]] | None:
+def _program(root: object) -> ForeignProgram | None:
     if _own_reader(root) is not None:
         return None
-    return _called(program_of, root)
+    found: ForeignProgram | None = _called(program_of, root)
+    return found
 
 
 def _add_program(found: list[Part], parts: dict[int, Part]) -> None:
@@ -187,7 +198,7 @@ def is_known(thing: object) -> bool:
 
 
 def _called(function: Callable[[Any], Any], thing: object) -> Any:
-    """What a reader answers; an error of the object's own becomes one that names the object."""
+    """The answer of a reader; an error of the object's own becomes one that names the object."""
     try:
         return function(thing)
     except UnreadableError:

@@ -1,4 +1,4 @@
-"""What each use of an object gives to its gradient. Engines only keep the sum.
+"""The shares that the uses of an object have in its gradient. Engines only keep the sum.
 
 A use gives what the rule of the same op in nbgrad makes of the engine's own gradient of the result. This is told only
 where the uses add up to the gradient that the engine has: an engine with a wrong rule gets no gradients along edges.
@@ -7,6 +7,7 @@ where the uses add up to the gradient that the engine has: an engine with a wron
 from collections import defaultdict
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from nbgrad.core.engine.broadcast import Reduction, reduction
@@ -22,8 +23,8 @@ class Use(NamedTuple):
     position: int
 
 
-class Share(NamedTuple):
-    """What one use gives to a gradient: after the sum that undid a broadcast, and before it, if there was one."""
+class UseShare(NamedTuple):
+    """The share of one use in a gradient: after the sum that undid a broadcast, and before it, if there was one."""
 
     given: torch.Tensor
     unreduced: torch.Tensor | None
@@ -33,7 +34,7 @@ _OWN_SUMS = ("matmul", "expand")
 """Ops that broadcast, but whose rules do more than to add: a picture shows no broadcast there."""
 
 
-class Uses:
+class PartUses:
     """The uses of the parts of a graph.
 
     Args:
@@ -78,32 +79,32 @@ class Uses:
         }
         return {position: one for position, one in found.items() if one is not None}
 
-    def shares(self) -> dict[Use, Share]:
-        """What the uses give to the gradients, where that is known."""
-        found: dict[Use, Share] = {}
+    def shares(self) -> dict[Use, UseShare]:
+        """The shares of the uses, where they are known."""
+        found: dict[Use, UseShare] = {}
         for place, uses in self._of.items():
             whole = self._gradients[place]
             if whole is None or any(self._gradients[use.at] is None for use in uses):
                 continue
             if len(uses) == 1 and uses[0] not in self.sums:
-                found[uses[0]] = Share(whole, None)
+                found[uses[0]] = UseShare(whole, None)
                 continue
             given = [one for use in uses if (one := self._share(use)) is not None]
             if len(given) == len(uses) and _adds_up([one.given for one in given], whole):
                 found |= dict(zip(uses, given, strict=True))
         return found
 
-    def _share(self, use: Use) -> Share | None:
-        """What nbgrad's rule gives to an operand."""
+    def _share(self, use: Use) -> UseShare | None:
+        """The share that nbgrad's rule gives to an operand; None if there is none."""
         if use.at not in self._ruled:
             self._ruled[use.at] = self._rule(use.at)
         made = self._ruled[use.at][use.position] if self._ruled[use.at] else None
         if made is None or use not in self.sums:
-            return None if made is None else Share(made, None)
-        return Share(made.sum_to_size(self.sums[use].target), made)
+            return None if made is None else UseShare(made, None)
+        return UseShare(made.sum_to_size(self.sums[use].target), made)
 
     def _rule(self, at: int) -> list[torch.Tensor | None]:
-        """What nbgrad's rule gives to each parent, before broadcasts are undone; empty if there is no such rule."""
+        """The shares of the parents by nbgrad's rule, before broadcasts are undone; empty if there is no such rule."""
         part, value, came = self._parts[at], self._values[at], self._gradients[at]
         if came is None or came.shape != value.shape or not value.is_floating_point():
             return []
@@ -132,8 +133,8 @@ class Uses:
 
 def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...] | None:
     try:
-        return tuple(torch.broadcast_shapes(*shapes))
-    except RuntimeError:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError:
         return None
 
 

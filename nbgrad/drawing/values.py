@@ -6,14 +6,14 @@ import numpy as np
 import torch
 
 from nbgrad.core.engine.node import raw_of
-from nbgrad.drawing.part import NUMBERS, Form, UnreadableError, shown
+from nbgrad.drawing.part import NUMBERS, AbstractValue, UnreadableError, shown
 
 
 def tensor_of(value: Any, whose: object, what: str) -> torch.Tensor:
-    """The numbers of a value or a gradient as a tensor. Python's own numbers are float64, those of a ``Form`` unknown.
+    """The numbers of a value or a gradient as a tensor. Python's own numbers are float64.
 
     Args:
-        value: a number, an array, a tensor, a nested list of numbers, or a ``Form``.
+        value: a number, an array, a tensor, a nested list of numbers, or an ``AbstractValue``.
         whose: the object that it belongs to, for the message.
         what: "value" or "gradient".
 
@@ -24,7 +24,7 @@ def tensor_of(value: Any, whose: object, what: str) -> torch.Tensor:
     try:
         return _tensor(value)
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        why = f": {error}" if isinstance(value, list | tuple | np.ndarray | Form) else ""
+        why = f": {error}" if isinstance(value, list | tuple | np.ndarray | AbstractValue) else ""
         raise UnreadableError(
             f"the {what} of {shown(whose)} is {shown(value)}, a {type(value).__name__}. It has to be a number, an "
             f"array of numpy, a tensor of torch or a list of numbers{why}"
@@ -35,11 +35,13 @@ def _tensor(value: Any) -> torch.Tensor:
     raw = raw_of(value)
     if isinstance(raw, torch.Tensor):
         return raw.detach()
-    if isinstance(value, Form):
+    if isinstance(value, AbstractValue):
         return torch.empty(value.shape, dtype=getattr(torch, value.dtype), device="meta")
     if type(value) in (bool, int, float):
         return torch.tensor(float(value), dtype=torch.float64)
-    return torch.from_numpy(_array(value).copy())
+    array = _array(value)
+    plain = array.flags.writeable and min(array.strides, default=0) >= 0  # torch takes no other array as it is
+    return torch.from_numpy(array if plain else array.copy())
 
 
 def _array(value: Any) -> "np.ndarray[Any, Any]":
@@ -54,7 +56,7 @@ def _array(value: Any) -> "np.ndarray[Any, Any]":
         array = array.astype(np.float64)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"its element type is {array.dtype}")
-    return array.astype(array.dtype.newbyteorder("="))
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _plain(value: Any) -> Any:

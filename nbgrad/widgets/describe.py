@@ -636,9 +636,10 @@ def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
         kinds = " and ".join(unread)
         notes.append(f"The ops on {kinds} are shown without values: nbgrad reads the values of plain tensors only.")
     if without := Evidence(graph).without_numbers:
+        kept = "; what ops keep is what torch's kernels for these tensors keep" if graph.known_memory(records) else ""
         notes.append(
             f"{without[0].upper()}{without[1:]} have no numbers, so values, gradients and losses are not known. "
-            "Shapes are exact; what ops keep is what torch's kernels for these tensors keep."
+            f"Shapes are exact{kept}."
         )
         if times_of(graph):
             notes.append("Times of such ops are those of torch's checks of shapes: no kernel ran.")

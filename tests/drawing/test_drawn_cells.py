@@ -53,6 +53,13 @@ def test_the_picture_is_below_the_cell_and_can_be_shown_again(shell: Interactive
     assert isinstance(again, DrawnGraph)
 
 
+def test_a_cell_asks_for_gradients_of_the_engine(shell: InteractiveShell) -> None:
+    graph = drawn(shell, "%%autograd --ask w\nw, x = Value(2.0), Value(3.0)\nloss = w * x\nloss.backward()")
+    assert [node["rule"] for node in describe(graph)["nodes"] if node["label"][0] == "w"] == ["∇ ?"]
+    assert not graph.answer("w", 2.0)
+    assert graph.answer("w", 3.0)
+
+
 def test_the_last_result_that_a_backward_reached_is_drawn(shell: InteractiveShell) -> None:
     code = "%%autograd\nx = Value(2.0)\nfirst = x * 2.0\nloss = x * 3.0\nloss.backward()\nlater = x * 4.0"
     assert roots(drawn(shell, code)) == ["loss"], "it is newer than first, and later has no gradient"

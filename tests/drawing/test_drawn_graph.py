@@ -11,9 +11,9 @@ import torch
 import nbgrad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
-from nbgrad.drawing import DrawnGraph, Form, UnreadableError
+from nbgrad.drawing import AbstractValue, DrawnGraph, UnreadableError
 from nbgrad.widgets.describe import describe
-from tests.drawing.engines import Cell, MicrogradValue, tanh
+from tests.drawing.engines import AddScalar, Cell, MicrogradValue, NeedleTensor, Summation, tanh
 
 
 def boxes(graph: DrawnGraph) -> list[list[str]]:
@@ -99,6 +99,17 @@ def test_formulas_are_those_of_the_table() -> None:
     text = describe(nbgrad.draw(odd))["ops"]["wobble"]
     assert text["what"] == "An op of this engine, of which nbgrad knows only the name wobble."
     assert text["formulas"][0]["latex"] == ""
+
+
+def test_numbers_and_settings_stand_behind_the_names_of_ops() -> None:
+    x = NeedleTensor(np.ones((2, 3)))
+    more = NeedleTensor(np.full((2, 3), 3.0), AddScalar(2.0), (x,))
+    total = NeedleTensor(np.full(3, 6.0), Summation(axes=(0,)), (more,))
+    other = Cell(4.0, (Cell(1.0), 3.0), "+")
+    minus = Cell(-4.0, (other,), "-")
+    about = [node["about"] for root in (total, minus) for node in describe(nbgrad.draw(root))["nodes"]]
+    assert about == ["", "+ 2", "dim 0", "", " 3", ""]
+    assert [record.op.name for record in nbgrad.draw(minus).records if record.op] == ["+", "neg"]
 
 
 # --- gradients -------------------------------------------------------------------------------------------------------
@@ -188,7 +199,7 @@ def test_ops_that_broadcast_nothing(op: str, shapes: list[tuple[int, ...]]) -> N
         (np.array([1, 2.5], object), (2,), torch.float64),
         (torch.ones(2, dtype=torch.bfloat16), (2,), torch.bfloat16),
         ([torch.tensor(1.0), torch.tensor(2.0)], (2,), torch.float64),
-        (Form((2, 3), "float16"), (2, 3), torch.float16),
+        (AbstractValue((2, 3), "float16"), (2, 3), torch.float16),
     ],
 )
 def test_kinds_of_values(value: Any, shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -213,7 +224,7 @@ def test_values_are_copied() -> None:
         ([[1.0], [2.0, 3.0]], "is .*, a list. It has to be a number, .*inhomogeneous"),
         (np.array(["a"]), "its element type is <U1"),
         ({"a": 1}, "a dict"),
-        (Form((2,), "float3"), "a Form"),
+        (AbstractValue((2,), "float3"), "a AbstractValue"),
     ],
 )
 def test_a_value_that_is_none(value: Any, match: str) -> None:

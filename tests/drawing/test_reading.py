@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.drawing import Form, GraphCycleError, Part, UnreadableError, read, reader, reading
+from nbgrad.drawing import AbstractValue, GraphCycleError, Part, UnreadableError, read, reader, reading
 from nbgrad.drawing.engines import op_name
 from tests.drawing.engines import (
     AddScalar,
@@ -375,12 +375,35 @@ def test_a_graph_of_torch_fx() -> None:
         "sub",
         "sum",
     ]
-    assert parts[0].value == Form((2, 3), "float32")
-    assert parts[3].value == Form((2, 4), "float32")
+    assert parts[0].value == AbstractValue((2, 3), "float32")
+    assert parts[3].value == AbstractValue((2, 4), "float32")
     assert [len(part.parents) for part in parts] == [0, 0, 0, 3, 1, 0, 2, 2, 1]
     assert parts[7].parents == (1, parts[6].source)
     assert parts[8].settings == {"dim": 1}
     assert [part.source for part in read(module.graph)] == [part.source for part in parts]
+
+
+def test_numbers_among_the_arguments_of_torch_fx() -> None:
+    from torch.fx.passes.shape_prop import ShapeProp
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = torch.clamp(2 / x, 0.0, 1.0)
+        return torch.sum(y, 1) - y[0] + x.new_zeros(2)
+
+    module = torch.fx.symbolic_trace(program)
+    ShapeProp(module).propagate(torch.ones(2, 2))
+    parts = {str(part.source): part for part in read(module)}
+    assert [(part.op, len(part.parents), dict(part.settings)) for part in parts.values()] == [
+        (None, 0, {}),
+        ("truediv", 2, {}),
+        ("clamp", 3, {}),
+        ("sum", 1, {"dim": 1}),
+        ("getitem", 1, {"index": 0}),
+        ("sub", 2, {}),
+        ("new_zeros", 1, {"arguments": (2,)}),
+        ("add", 2, {}),
+    ]
+    assert parts["truediv"].parents[0] == 2
 
 
 class FullGraphNode:
@@ -483,7 +506,7 @@ def test_a_jaxpr() -> None:
         "add",
         "reduce_sum",
     ]
-    assert parts[2].value == Form((4, 2), "float32")
+    assert parts[2].value == AbstractValue((4, 2), "float32")
     assert parts[4].settings["y"] == 2
     assert parts[5].parents[1] == 1.0
     assert [part.op for part in read(closed.jaxpr)] == [part.op for part in parts]
@@ -510,7 +533,7 @@ def test_the_shape_of_a_jaxpr() -> None:
     jaxpr.constvars, jaxpr.invars, jaxpr.outvars, jaxpr.eqns = [], [x], [y, literal], equations
     parts = read(jaxpr)
     assert [(part.op, part.name, part.value, dict(part.settings)) for part in parts] == [
-        (None, "a", Form((2, 3), "float32"), {}),
-        ("mul", None, Form((), "float32"), {"n": 1}),
+        (None, "a", AbstractValue((2, 3), "float32"), {}),
+        ("mul", None, AbstractValue((), "float32"), {"n": 1}),
     ]
     assert parts[1].parents == (x, 2.0)

@@ -527,9 +527,7 @@ def test_workers_of_xdist_fail_the_same_tests(pytester: pytest.Pytester, monkeyp
     assert 'name="nbgrad_graph" value="out/' in (pytester.path / "report.xml").read_text()
 
 
-def test_the_page_on_tests_shows_what_pytest_prints(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_on_tests_shows_what_pytest_prints(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("CI", "BUILD_NUMBER"):
         monkeypatch.delenv(variable, raising=False)  # pytest shortens its summary only outside of such a run
     page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")

@@ -21,6 +21,8 @@ from nbgrad.nn.functional import cross_entropy, mse_loss
 from nbgrad.widgets.describe import describe
 from tests.doctor.benchmark import HALVES, programs
 from tests.doctor.program import Program
+from tests.drawing.programs import shared
+from tests.drawing.small_engine import SmallEngine
 
 _T = TypeVar("_T")
 
@@ -200,6 +202,13 @@ def through_numpy() -> nbgrad.AutogradGraph:
     return graph
 
 
+def another_engine() -> nbgrad.AutogradGraph:
+    engine = SmallEngine().broken(accumulate=lambda held, g: g)
+    root = shared(engine)
+    engine.go(root)
+    return nbgrad.draw(root, against=True)
+
+
 SCENES: dict[str, tuple[FindingKind, Callable[[], nbgrad.AutogradGraph]]] = {
     "an op that raised": ("failed", lambda: broken(unfit)),
     "a cell that raised": ("failed", lambda: broken(stops)),
@@ -224,6 +233,7 @@ SCENES: dict[str, tuple[FindingKind, Callable[[], nbgrad.AutogradGraph]]] = {
     "probabilities for scores": ("loss input", scored),
     "a model in eval mode": ("eval mode", evaluated),
     "numbers through numpy": ("through numpy", through_numpy),
+    "another engine with a wrong number": ("wrong number", another_engine),
     "a layer in a list": ("unregistered", lambda: once(lambda: kept(Plain())(nbgrad.tensor(ROWS)))),
     "shapes that do not pair": ("broadcast", unpaired),
 }

@@ -14,6 +14,7 @@ from nbgrad.core.engine.tensor_data import FAKE
 from nbgrad.core.graph.cut_paths import ByHand, Derivation
 from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.known_findings import KnownFindings
 from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.training import TrainingRecorder
 from nbgrad.core.graph.unreached import Paths, Unstepped
@@ -132,7 +133,8 @@ class Evidence:
     def without_numbers(self) -> str | None:
         """Which tensors of the graph have shapes and no numbers, in words; None if all have numbers."""
         if any(record.device.type == "meta" for record in self._graph.records):
-            return "tensors on the meta device"
+            own = self._graph if isinstance(self._graph, KnownFindings) else KnownFindings
+            return own.unnumbered
         return "tensors of FakeTensorMode" if FAKE in self._graph.listener.unread else None
 
     def began_at_leaf(self) -> bool:

@@ -1,4 +1,4 @@
-"""``KnownFindings``: a graph that brings findings along, which no rule could find in its records."""
+"""``KnownFindings``: a graph that brings findings and words along, which no rule could find in its records."""
 
 from nbgrad.core.graph.finding import Finding
 
@@ -10,8 +10,10 @@ class KnownFindings:
         known: the findings.
         compared: the words on what was looked at; empty if nothing was.
         uncompared: why some of it could not be judged; empty if all was.
+        unnumbered: the tensors that have shapes and no numbers, in words.
     """
 
     known: tuple[Finding, ...] = ()
     compared: str = ""
     uncompared: str = ""
+    unnumbered: str = "tensors on the meta device"

@@ -116,7 +116,7 @@ def numbers_text(numbers: tuple[float, ...]) -> str:
     return f"{low:.4g} (rank {numbers.index(low)}) to {high:.4g} (rank {numbers.index(high)})"
 
 
-class Part(NamedTuple):
+class RankPart(NamedTuple):
     """The measurements of one process in the backward of one module.
 
     Attributes:
@@ -152,7 +152,7 @@ class Store(Protocol):
 class _Measured(NamedTuple):
     store: Store
     number: int
-    part: Part
+    part: RankPart
     ids: list[int]
 
 
@@ -180,7 +180,7 @@ class RankRecorder(Observer):
         """From here on, new measurements replace the old ones."""
         self._fresh = True
 
-    def add(self, store: Store, number: int, part: Part, ids: list[int]) -> None:
+    def add(self, store: Store, number: int, part: RankPart, ids: list[int]) -> None:
         """Keep the measurements.
 
         Args:
@@ -247,7 +247,7 @@ class RankRecorder(Observer):
         store = self._measured[0].store
         return Ranks(store.rank, store.size, tuple(parameters), tuple(buckets))
 
-    def _read(self, store: Store, number: int, rank: int, until: float) -> Part:
+    def _read(self, store: Store, number: int, rank: int, until: float) -> RankPart:
         key, why = f"ranks/{number}/{rank}", ""
         while True:
             try:
@@ -255,7 +255,7 @@ class RankRecorder(Observer):
             except RuntimeError as error:  # the process that keeps the store has ended
                 text, why, until = None, f" ({error})", 0.0
             if text is not None:
-                return Part(**json.loads(text))
+                return RankPart(**json.loads(text))
             if monotonic() > until:
                 raise RuntimeError(
                     f"{self._graph!r} cannot compare the ranks: rank {rank} has sent no figures of this backward. Open "
@@ -264,7 +264,9 @@ class RankRecorder(Observer):
             sleep(0.01)
 
 
-def _compare(parts: list[Part], own: Part, parameters: list[RankedParameter], buckets: list[RankedBucket]) -> None:
+def _compare(
+    parts: list[RankPart], own: RankPart, parameters: list[RankedParameter], buckets: list[RankedBucket]
+) -> None:
     """Add the parameters and buckets of one module from ``parts``."""
     first = 0
     for place, (size, count) in enumerate(own.buckets):

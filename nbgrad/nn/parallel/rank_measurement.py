@@ -9,7 +9,7 @@ import torch
 
 from nbgrad.core.engine.node import record_id
 from nbgrad.core.engine.observer import Observer
-from nbgrad.core.graph.ranks import Part, RankRecorder
+from nbgrad.core.graph.ranks import RankPart, RankRecorder
 from nbgrad.nn.parallel.buckets import Bucket
 from nbgrad.nn.parallel.peers import Peers
 from nbgrad.nn.parameter import Parameter
@@ -66,7 +66,7 @@ class RankMeasurement:
         averages = [_norm(view) for bucket in buckets for view in bucket.views]
         journeys = [self._arrived.get(one.index(), now) - self._sent[one.index()] for one in buckets]
         on_host = all(bucket.flat.device.type == "cpu" for bucket in buckets)
-        part = Part(
+        part = RankPart(
             names=[names[one] for one in numbers],
             buckets=[(bucket.flat.nbytes, len(bucket.numbers)) for bucket in buckets],
             norms=torch.stack([self._norms[one] for one in numbers]).tolist(),

@@ -9,7 +9,7 @@ import torch
 
 import nbgrad
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.ranks import Part, RankedBucket, RankedParameter, RankRecorder, numbers_text
+from nbgrad.core.graph.ranks import RankedBucket, RankedParameter, RankPart, RankRecorder, numbers_text
 from tests.nn.parallel import compared
 from tests.nn.parallel.processes import values
 
@@ -145,7 +145,7 @@ class OneStore:
         return self.texts.get(key)
 
 
-PART = Part(["w"], [(8, 1)], [1.0], [1.0], [0.5], 1e-7)
+PART = RankPart(["w"], [(8, 1)], [1.0], [1.0], [0.5], 1e-7)
 
 
 def test_ranks_with_other_parameters_are_named() -> None:
