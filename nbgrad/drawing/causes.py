@@ -16,7 +16,10 @@ from nbgrad.drawing.engine_run import EngineRun
 from nbgrad.drawing.faults import EngineFault, RuleStep, wrong_values
 
 _LARGEST = 400
-"""A search that needs a backward of the whole graph for each fault is done up to so many parts."""
+"""Up to so many parts, backwards in wrong orders are tried: each is one of the whole graph."""
+
+_LARGEST_HIDDEN = 60
+"""Up to so many parts, rules are searched from the gradients of leaves alone: each fault needs a whole backward."""
 
 _PATHS = 10
 """Up to so many paths to a part, all sums of some of them are tried."""
@@ -63,9 +66,11 @@ def op_words(run: EngineRun, at: int) -> str:
 
 def gradient_cause(run: EngineRun, at: int) -> str | None:
     """The words for the cause of the wrong gradient of a part, the first that is wrong; None if none is found."""
-    found = [*_seeds(run, at), *_repeated(run, at), *_lost_paths(run, at)]
+    found = [*_seeds(run, at), *_repeated(run, at), *_counted(run), *_lost_paths(run, at)]
     found += _rules(run, at)
     found += _walks(run) if len(run.parts) <= _LARGEST else []
+    if not bool(_stored(run, at).any()):  # shares of opposite signs may add up to 0 by chance
+        found = [one for one in found if not one.key.endswith(" sign")]
     return best(found)
 
 
@@ -104,6 +109,18 @@ def _repeated(run: EngineRun, at: int) -> Iterator[Cause]:
                 "Set the gradients of the leaves to 0 before each."
             )
             yield Cause("not reset", text, _UNSURE if run.hides else 1, len(wrong))
+
+
+def _counted(run: EngineRun) -> Iterator[Cause]:
+    """Every gradient is the same multiple of the sum of what arrives: each share is counted several times."""
+    inner = [at for at in range(len(run.parts)) if at not in run.roots_set and run.stored(at) is not None]
+    known = [(run.right[at], _stored(run, at)) for at in inner if run.right[at] is not None]
+    if len(run.wrong_gradients) < 2:
+        return
+    for times in (2, 3):
+        if all(want is not None and run.close(got, want * times) for want, got in known):
+            text = f"Every gradient is {times} times the sum of what arrives: each share is added {times} times."
+            yield Cause("counted", text, 1, len(run.wrong_gradients))
 
 
 def _all_times(run: EngineRun, times: int) -> bool:
@@ -181,7 +198,7 @@ class _Supposed:
 def _rules(run: EngineRun, at: int) -> Iterator[Cause]:
     """The faults of a rule that give the engine's gradient of this part, and contradict no other part."""
     hidden = run.hides
-    if hidden and len(run.parts) > _LARGEST:
+    if hidden and len(run.parts) > _LARGEST_HIDDEN:
         return
     found = {one: _explained(run, one, at) for one in _supposed(run, at, everywhere=hidden)}
     causes = []
@@ -262,6 +279,8 @@ def _fits(run: EngineRun, at: int, made: Numbers | None) -> bool:
     got = run.stored(at)
     if got is None or made is None:
         return got is None
+    if not made.any() and got.any():
+        return False  # nothing that is added leaves an exact 0; a rest is one of numbers that cancel
     return run.close(got, made, run.shares(at, run.steps) or []) or _kept_at_kink(run, at, made)
 
 
@@ -448,7 +467,7 @@ _WALKS: tuple[tuple[str, str, int, Callable[[_Walk], None]], ...] = (
         "forward",
         "Only the inputs of the result got a gradient: the walk has to go on from the result to the leaves, in the "
         "reverse of a topological order.",
-        2,
+        1,
         _forward,
     ),
     (

@@ -178,7 +178,20 @@ class EngineRun:
         found, value = self.gradients[at], self.values[at]
         if self.hides and self.parts[at].op is not None:
             return None
-        return torch.zeros_like(value) if found is None and value is not None and self.reaches_no_leaf else found
+        missing = found is None and value is not None and (self.reaches_no_leaf or self.skipped[at])
+        return torch.zeros_like(value) if missing and value is not None else found
+
+    @cached_property
+    def skipped(self) -> list[bool]:
+        """By part, whether it has no gradient and was computed from a leaf that has one: the backward passed it by."""
+        learns: list[bool] = []
+        for at, part in enumerate(self.parts):
+            above = [learns[self.at[id(one)]] for one in part.parents if id(one) in self.at]
+            learns.append(any(above) if above else self.gradients[at] is not None)
+        return [
+            one and part.op is not None and self.gradients[at] is None and not self.hides
+            for at, (one, part) in enumerate(zip(learns, self.parts, strict=True))
+        ]
 
     @cached_property
     def reaches_no_leaf(self) -> bool:
