@@ -110,7 +110,7 @@ def catch_up(lesson: int, *, replace: bool = False) -> CaughtUp:
         FileExistsError: a file ``mygrad`` or ``mygrad.py`` in the folder is in the way.
         OSError: the folder cannot be written to.
     """
-    if not isinstance(lesson, int) or isinstance(lesson, bool):
+    if type(lesson) is not int:  # True is none
         raise TypeError(f"catch_up({lesson!r}): the number of a lesson is expected, such as catch_up(7)")
     if not min(PARTS) <= lesson <= _LAST:
         raise ValueError(f"catch_up({lesson}): the engine begins in lesson {min(PARTS)}, and the last one is {_LAST}")

@@ -433,25 +433,24 @@ def _gpt(module: ModuleType) -> Deviation | None:
     return None
 
 
-JUDGES: dict[str, PartJudge] = {
-    part: PartJudge(part, trials)
-    for part, trials in {
-        "scalars": (
-            lambda module: _NOTEBOOK["3.1"](module.Value),
-            lambda module: _NOTEBOOK["3.2"](module.topological),
-            _of_walk,
-        ),
-        "tensor": _TENSOR,
-        "ops": _OPS,
-        "losses": _LOSSES,
-        "modules": (partial(_linear, shape=(4, 3)), partial(_linear, shape=(2, 4, 3)), _parameters),
-        "norm": _NORM,
-        "optim": _OPTIM,
-        "conv": _CONV,
-        "sequence": (*_SEQUENCE, _rnn),
-        "attention": (_attention((4, 3)), _attention((2, 2, 5, 4)), _gpt),
-    }.items()
+_TRIALS: dict[str, Sequence[Callable[[ModuleType], Deviation | None]]] = {
+    "scalars": (
+        lambda module: _NOTEBOOK["3.1"](module.Value),
+        lambda module: _NOTEBOOK["3.2"](module.topological),
+        _of_walk,
+    ),
+    "tensor": _TENSOR,
+    "ops": _OPS,
+    "losses": _LOSSES,
+    "modules": (partial(_linear, shape=(4, 3)), partial(_linear, shape=(2, 4, 3)), _parameters),
+    "norm": _NORM,
+    "optim": _OPTIM,
+    "conv": _CONV,
+    "sequence": (*_SEQUENCE, _rnn),
+    "attention": (_attention((4, 3)), _attention((2, 2, 5, 4)), _gpt),
 }
+
+JUDGES = {part: PartJudge(part, trials) for part, trials in _TRIALS.items()}
 """The judge of each part of the engine."""
 
 
