@@ -328,7 +328,7 @@ def _batch_norm(module: ModuleType) -> Deviation | None:
     return None
 
 
-_NORM = (
+_NORM: tuple[Callable[[ModuleType], Deviation | None], ...] = (
     *(
         Trial(f"normalize along {dim}", (shape,), partial(lambda d, m, x: m.normalize(x, d), dim),
               partial(_normal, dim))

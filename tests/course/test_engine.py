@@ -322,3 +322,43 @@ def test_the_fault_of_a_planted_engine_is_in_its_gradients_and_its_picture_shows
 def test_a_planted_engine_has_a_number(number: Any) -> None:
     with pytest.raises(ValueError, match="the engines have the numbers 1 to 5"):
         planted(number)
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("refused")
+
+
+ODD: tuple[Any, ...] = (
+    None, True, np.True_, 7, 1.5, "mygrad/tensor.py", b"", [], {}, (1, 2), ..., np.ones(3), torch.ones(2), Path(), int,
+    ModuleType("empty"), refuse,
+)  # fmt: skip
+"""Answers of wrong types."""
+BROKEN: tuple[Any, ...] = (
+    None,
+    3,
+    "text",
+    [[1.0], [2.0, 3.0]],
+    refuse,
+    lambda *_, **__: None,
+    lambda *_, **__: "text",
+    dict,
+)
+"""Objects in the place of a function or a class of a file."""
+
+
+@pytest.mark.parametrize("name", PARTS.values())
+def test_a_check_of_the_engine_never_raises_and_says_the_same_again(name: str, folder: Path) -> None:
+    judge = JUDGES[name]
+    answers = [*ODD, "mygrad", folder, folder / f"{name}.py"]
+    for own in [
+        one for one, each in vars(part(name)).items() if getattr(each, "__module__", "") == part(name).__name__
+    ]:
+        for broken in BROKEN:
+            module = ModuleType(f"{REFERENCE}.{name}")
+            vars(module).update(vars(part(name)) | {own: broken})
+            answers.append(module)
+    for answer in answers:
+        found = judge(answer)
+        assert found == judge(answer)
+        assert found is None or (found.kind and found.text)
+    assert sum(judge(answer) is not None for answer in answers) >= len(ODD)
