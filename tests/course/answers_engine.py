@@ -109,7 +109,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (variant("tensor", (_MUL, _SWAPPED)), "factor", "x * y"),
         (variant("tensor", ("power * self.data ** (power - 1)", "self.data ** (power - 1)")), "factor", "x ** 3"),
         (variant("tensor", ("parent.grad + share", "share")), "factor", "x * x with shape (2, 3): the gradient"),
-        (variant("tensor", ("-as_tensor(other)", "as_tensor(other)")), "numbers", "x - y"),
+        (variant("tensor", ("lambda g: (g, -g)", "lambda g: (g, g)")), "sign", "x - y"),
         (None, "type", 'the path of your file is expected: "mygrad/tensor.py"'),
     ],
     "5.4": [

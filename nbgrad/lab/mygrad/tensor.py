@@ -48,7 +48,8 @@ class Tensor:
         return self * -1.0
 
     def __sub__(self, other):
-        return self + -as_tensor(other)
+        other = as_tensor(other)
+        return Tensor(self.data - other.data, (self, other), lambda g: (g, -g), "sub")
 
     def __rsub__(self, other):
         return as_tensor(other) - self
