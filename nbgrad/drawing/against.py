@@ -9,9 +9,10 @@ import torch
 
 from nbgrad.core.engine.state import Switch
 from nbgrad.drawing.calls import Numbers
-from nbgrad.drawing.causes import gradient_cause, value_cause
+from nbgrad.drawing.causes import gradient_cause
 from nbgrad.drawing.engine_run import NO_NAMES, EngineRun
 from nbgrad.drawing.part import Part
+from nbgrad.drawing.value_causes import value_cause
 
 
 @dataclass(frozen=True)

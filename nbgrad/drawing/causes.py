@@ -1,59 +1,26 @@
-"""``gradient_cause``, ``value_cause``: the fault of an engine that explains its wrong number, if exactly one does.
+"""``gradient_cause``: the fault of an engine that explains its wrong gradient.
 
 A fault is supposed, and what it would make of the graph is computed. It is a cause only if it gives the engine's wrong
-number, and changes no number that is right. Of several causes, the one that explains the most wrong numbers is named,
-and of equal ones the simplest. If that leaves two, both are named; if it leaves more, none is.
+number, and changes no number that is right.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import torch
 
 from nbgrad.drawing.calls import Numbers
+from nbgrad.drawing.cause import Cause, best
 from nbgrad.drawing.engine_run import EngineRun
-from nbgrad.drawing.faults import EngineFault, RuleStep, wrong_values
+from nbgrad.drawing.faults import EngineFault, RuleStep
+from nbgrad.drawing.wrong_walks import walk_causes
 
-_LARGEST = 400
-"""Up to so many parts, backwards in wrong orders are tried: each is one of the whole graph."""
-
-_LARGEST_HIDDEN = 60
+_LARGEST_HIDDEN = 40
 """Up to so many parts, rules are searched from the gradients of leaves alone: each fault needs a whole backward."""
 
 _PATHS = 10
 """Up to so many paths to a part, all sums of some of them are tried."""
-
-
-@dataclass(frozen=True)
-class Cause:
-    """A fault that explains a wrong number.
-
-    Attributes:
-        key: the same for the same fault.
-        text: one or two sentences on the fault, and what to do.
-        rank: how simple it is; 1 is the simplest.
-        explains: how many of the wrong numbers it explains.
-    """
-
-    key: str
-    text: str
-    rank: int
-    explains: int = field(default=1, compare=False)
-
-
-def best(causes: Sequence[Cause]) -> str | None:
-    """The words for the best of these causes; None if there is none, or if more than two are equally good."""
-    if not causes:
-        return None
-    most = max(one.explains for one in causes)
-    able = [one for one in causes if one.explains == most]
-    least = min(one.rank for one in able)
-    simplest = {one.key: one.text for one in reversed(able) if one.rank == least}
-    texts = list(dict.fromkeys(simplest.values()))[::-1]
-    if len(texts) == 1:
-        return texts[0]
-    return f"Either: {texts[0]} Or: {texts[1]}" if len(texts) == 2 else None
 
 
 def op_words(run: EngineRun, at: int) -> str:
@@ -61,14 +28,11 @@ def op_words(run: EngineRun, at: int) -> str:
     return f"`{run.parts[at].op}`"
 
 
-# Gradients.
-
-
 def gradient_cause(run: EngineRun, at: int) -> str | None:
     """The words for the cause of the wrong gradient of a part, the first that is wrong; None if none is found."""
     found = [*_seeds(run, at), *_repeated(run, at), *_counted(run), *_lost_paths(run, at)]
     found += _rules(run, at)
-    found += _walks(run) if len(run.parts) <= _LARGEST else []
+    found += walk_causes(run)
     if not bool(_stored(run, at).any()):  # shares of opposite signs may add up to 0 by chance
         found = [one for one in found if not one.key.endswith(" sign")]
     return best(found)
@@ -151,7 +115,7 @@ def _missing(run: EngineRun, at: int) -> tuple[int, ...] | None:
     """The paths without which the sum is the engine's gradient; None if it is no such sum."""
     shares = run.shares(at, run.steps)
     got = run.stored(at)
-    if shares is None or got is None or len(shares) < 2 or len({one.shape for one in shares}) > 1:
+    if shares is None or got is None or len(shares) < 2 or len({one.shape for one in shares}) > 1 or not got.any():
         return None
     every = range(len(shares))
     counts = range(1, len(shares)) if len(shares) <= _PATHS else [1, len(shares) - 1]
@@ -319,9 +283,9 @@ def _share(run: EngineRun, child: int, argument: int, step: RuleStep | None, sup
     if step is None or step.right is None:
         return None
     if run.rules[child] == supposed.op and supposed.argument in (None, argument):
-        faults = step.faults(argument)
-        if supposed.key in faults:
-            return faults[supposed.key][1]
+        wrong = step.wrong(argument, supposed.key)
+        if wrong is not None:
+            return wrong
     return step.right[argument]
 
 
@@ -333,291 +297,3 @@ def _altered(run: EngineRun, supposed: _Supposed) -> dict[int, Numbers | None]:
         made[at] = _total(run, at, steps, supposed)
         steps[at] = run.step(at, made[at])
     return made
-
-
-# Faults of the walk: the order, and what is handed on.
-
-_MOST = 20_000
-"""A wrong walk that takes more steps is not followed further."""
-
-
-class _Walk:
-    """A backward with right rules and a wrong order."""
-
-    def __init__(self, run: EngineRun) -> None:
-        self.run = run
-        self.gradients: dict[int, Numbers] = {}
-        self.overwrites = False
-        self.steps = 0
-        for at in run.roots:
-            seed = run.seed(at)
-            if seed is not None:
-                self.gradients[at] = seed
-
-    def hand_on(self, at: int) -> list[int]:
-        """Add the gradients of the inputs of a part, from what it has now; return the inputs."""
-        shares = self.shares(at)
-        for parent, share in shares:
-            self.add(parent, share)
-        return list(dict.fromkeys(parent for parent, _ in shares))
-
-    def shares(self, at: int) -> list[tuple[int, Numbers]]:
-        """The gradients that a part hands to its inputs, from what it has now.
-
-        Raises:
-            OverflowError: the walk is too long.
-        """
-        self.steps += 1
-        if self.steps > _MOST:
-            raise OverflowError
-        step = self.run.step(at, self.gradients.get(at))
-        return [] if step is None or step.right is None else list(zip(self.run.parents(at), step.right, strict=True))
-
-    def add(self, at: int, share: Numbers) -> None:
-        """Add a gradient to that of a part."""
-        held = self.gradients.get(at)
-        self.gradients[at] = share if held is None or self.overwrites else held + share
-
-
-def _from_last(walk: _Walk) -> None:
-    """As ``_recursive``, the last input first."""
-    _recursive(walk, last_first=True)
-
-
-def _recursive(walk: _Walk, *, last_first: bool = False) -> None:
-    """Each arrival hands on at once all that has arrived so far, before the next input is reached."""
-
-    def shares(at: int) -> Iterator[tuple[int, Numbers]]:
-        found = walk.shares(at)
-        return iter(found[::-1] if last_first else found)
-
-    stack = [shares(at) for at in walk.run.roots]
-    while stack:
-        for parent, share in stack[-1]:
-            walk.add(parent, share)
-            stack.append(shares(parent))
-            break
-        else:
-            stack.pop()
-
-
-def _stacked(walk: _Walk) -> None:
-    """Each arrival hands on all that has arrived so far, to all inputs."""
-    stack = list(walk.run.roots)
-    while stack:
-        stack += reversed(walk.hand_on(stack.pop()))
-
-
-def _queued(walk: _Walk) -> None:
-    queue = list(walk.run.roots)
-    while queue:
-        queue += walk.hand_on(queue.pop(0))
-
-
-def _once(*, deep: bool, last_first: bool) -> Callable[[_Walk], None]:
-    """Each part hands on once, when it is first reached: a search in depth or in breadth."""
-
-    def walked(walk: _Walk) -> None:
-        waiting, done = list(walk.run.roots), set()
-        while waiting:
-            at = waiting.pop() if deep else waiting.pop(0)
-            if at in done:
-                continue
-            done.add(at)
-            parents = walk.hand_on(at)
-            waiting += parents if last_first else parents[::-1]
-
-    return walked
-
-
-def _forward(walk: _Walk) -> None:
-    for at in range(len(walk.run.parts)):
-        walk.hand_on(at)
-
-
-def _overwriting(walk: _Walk) -> None:
-    """The last gradient that arrives replaces the others."""
-    walk.overwrites = True
-    for at in reversed(range(len(walk.run.parts))):
-        walk.hand_on(at)
-
-
-def _again(times: int) -> Callable[[_Walk], None]:
-    """The same graph, several times without a reset of the gradients inside."""
-
-    def walked(walk: _Walk) -> None:
-        seeds = dict(walk.gradients)
-        for _ in range(times):
-            walk.gradients |= seeds
-            for at in reversed(range(len(walk.run.parts))):
-                walk.hand_on(at)
-
-    return walked
-
-
-_EARLY = (
-    "The order of the backward is wrong: a part hands its gradient on before all of it has arrived. Walk the parts in "
-    "the reverse of a topological order."
-)
-_AGAIN = "This one hands on again, and all of it, whenever a part of it arrives."
-_WALKS: tuple[tuple[str, str, int, Callable[[_Walk], None]], ...] = (
-    *[("recursive", f"{_EARLY} {_AGAIN}", 2, order) for order in (_recursive, _from_last, _stacked, _queued)],
-    *[("early", _EARLY, 2, _once(deep=deep, last_first=last)) for deep in (True, False) for last in (True, False)],
-    (
-        "forward",
-        "Only the inputs of the result got a gradient: the walk has to go on from the result to the leaves, in the "
-        "reverse of a topological order.",
-        1,
-        _forward,
-    ),
-    (
-        "path",
-        "Of several paths to a part only the last is kept: paths add, so write `+=` and not `=`.",
-        1,
-        _overwriting,
-    ),
-    *[
-        (
-            "again",
-            f"The backward ran {times} times over the same graph, and the gradients of the time before were still "
-            "there: set all gradients to 0 before each.",
-            2,
-            _again(times),
-        )
-        for times in (2, 3)
-    ],
-)
-"""The wrong walks: key, words, rank, and the walk."""
-
-
-def _walks(run: EngineRun) -> Iterator[Cause]:
-    """The wrong orders that give all gradients of the engine."""
-    known = {at: run.stored(at) for at in range(len(run.parts))}
-    if run.blocked:
-        return
-    for key, text, rank, order in _WALKS:
-        walk = _Walk(run)
-        try:
-            order(walk)
-        except OverflowError:
-            continue
-        if all(_same(run, got, walk.gradients.get(at)) for at, got in known.items()):
-            yield Cause(key, text, rank, len(run.wrong_gradients))
-
-
-def _same(run: EngineRun, got: Numbers | None, made: Numbers | None) -> bool:
-    if got is None:
-        return True
-    return not bool(got.any()) if made is None else run.close(got, made)
-
-
-# Values.
-
-
-def value_cause(run: EngineRun, at: int) -> str | None:
-    """The words for the cause of the wrong value of a part, the first that is wrong; None if none is found."""
-    causes = list(_moved(run))
-    for key, (fault, made) in _wrong_of(run, at).items():
-        value = run.values[at]
-        if value is None or not run.close(value, made):
-            continue
-        explained = _values_explained(run, run.rules[at], key)
-        if explained:
-            causes.append(Cause(key, f"The number {fault.text}.", fault.rank, explained))
-    return best(causes)
-
-
-def _moved(run: EngineRun) -> Iterator[Cause]:
-    """The leaves were changed by a step against their gradients, after the forward had read them."""
-    for rate in _rates(run):
-        if all(any(run.close(_value(run, at), made) for made in _before(run, at, rate)) for at in run.wrong_values):
-            text = (
-                f"The leaves were changed after the forward: before a step of the rate {rate:.4g} against their "
-                "gradients, these values were right. Compare before the step."
-            )
-            yield Cause("moved", text, 0, len(run.wrong_values))
-            return
-
-
-def _value(run: EngineRun, at: int) -> Numbers:
-    found = run.values[at]
-    assert found is not None
-    return found
-
-
-def _learned(run: EngineRun, at: int) -> Iterator[tuple[int, ...]]:
-    """Some of the leaves among the arguments of a part that have a gradient, which a step may have moved."""
-    parents = dict.fromkeys(run.parents(at))
-    leaves = [
-        one
-        for one in parents
-        if run.parts[one].op is None
-        and (gradient := run.gradients[one]) is not None
-        and gradient.shape == _value(run, one).shape
-        and bool(gradient.any())
-    ]
-    for count in range(1, min(len(leaves), 3) + 1):
-        yield from combinations(leaves, count)
-
-
-def _taken_back(run: EngineRun, at: int, moved: tuple[int, ...], rate: float) -> Numbers | None:
-    """The value of a part if a step of this rate is taken back."""
-    values: list[Numbers | None] = list(run.values)
-    for one in moved:
-        gradient = run.gradients[one]
-        values[one] = None if gradient is None else _value(run, one) + rate * gradient
-    call = run.calls[at][0]
-    given = run.arguments(at, call, values)
-    return None if given is None else call.run(given)
-
-
-def _before(run: EngineRun, at: int, rate: float) -> Iterator[Numbers]:
-    """The values that a part may have had before a step of this rate."""
-    for moved in _learned(run, at):
-        made = _taken_back(run, at, moved, rate)
-        if made is not None:
-            yield made
-
-
-def _rates(run: EngineRun) -> Iterator[float]:
-    """The rates that would explain the first wrong value, as far as the op is linear; none for a single number."""
-    at = next(iter(run.wrong_values))
-    value = _value(run, at)
-    if len(run.wrong_values) == 1 and value.numel() == 1:
-        return
-    for moved in _learned(run, at):
-        start, end = _taken_back(run, at, moved, 0.0), _taken_back(run, at, moved, 1e-3)
-        if start is None or end is None or start.shape != value.shape:
-            continue
-        slope = (end - start) / 1e-3
-        size = float((slope * slope).sum())
-        rate = float(((value - start) * slope).sum()) / size if size else 0.0
-        if rate > 0:
-            yield rate
-
-
-def _wrong_of(run: EngineRun, at: int) -> dict[str, tuple[EngineFault, Numbers]]:
-    """By key, each fault of the forward, and the number that it gives."""
-    found: dict[str, tuple[EngineFault, Numbers]] = {}
-    for call in run.possible.get(at, run.calls[at]):
-        for fault, made in wrong_values(call, run.arguments(at, call) or []):
-            value = run.values[at]
-            if fault.key not in found or (value is not None and run.close(value, made)):
-                found[fault.key] = (fault, made)
-    return found
-
-
-def _values_explained(run: EngineRun, op: str | None, key: str) -> int:
-    """How many wrong values of an op a fault explains; 0 if it would make a right one wrong."""
-    count = 0
-    for at, rule in enumerate(run.rules):
-        value = run.values[at]
-        if rule != op or not run.calls[at] or value is None:
-            continue
-        made = _wrong_of(run, at).get(key)
-        fits = made is not None and run.close(value, made[1])
-        if at in run.wrong_values:
-            count += fits
-        elif made is not None and not fits:
-            return 0
-    return count

@@ -2,6 +2,7 @@
 
 import math
 from contextlib import suppress
+from inspect import getsource
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def found(root: Any) -> tuple[str, str, str]:
 # Right engines.
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("shape", [None, *SHAPES], ids=lambda one: getattr(one, "__name__", "protocol"))
 @pytest.mark.parametrize("program", programs.PROGRAMS, ids=lambda one: one.__name__)
 def test_a_right_engine_is_right(program: Any, shape: Any) -> None:
@@ -85,6 +87,7 @@ def test_micrograd_is_right() -> None:
 # Wrong engines.
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("planted", [*FIRST, *LATER], ids=lambda one: one.name)
 def test_the_first_wrong_number_is_found_with_its_cause(planted: Planted) -> None:
     root, at, kind = first_wrong(planted)
@@ -97,6 +100,7 @@ def test_the_first_wrong_number_is_found_with_its_cause(planted: Planted) -> Non
         assert planted.words in (first.cause or "")
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("shape", [as_lesson_3, as_needle], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("planted", FIRST, ids=lambda one: one.name)
 def test_the_same_in_other_shapes(planted: Planted, shape: Any) -> None:
@@ -110,6 +114,7 @@ def test_the_same_in_other_shapes(planted: Planted, shape: Any) -> None:
     assert (planted.words or "") in (first.cause or "")
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("planted", [one for one in FIRST if one.name != "log_softmax"], ids=lambda one: one.name)
 def test_gradients_of_leaves_alone(planted: Planted) -> None:
     root, _, kind = first_wrong(planted)
@@ -122,6 +127,38 @@ def test_gradients_of_leaves_alone(planted: Planted) -> None:
     if kind == "gradient":
         assert said.first.part.op is None
         assert "leaves only" in said.text
+
+
+SLIPS = [
+    ("self.grad += out.grad\n            other.grad", "self.grad = out.grad\n            other.grad", "not added"),
+    ("self.grad += other.data * out.grad", "self.grad += other.data", "local derivative alone"),
+    ("self.grad += other.data * out.grad", "self.grad += self.data * out.grad", "by the input itself"),
+    ("other.grad += self.data * out.grad", "other.grad += out.grad", "local derivative is missing"),
+    ("other.grad += self.data * out.grad", "pass", "adds nothing"),
+    ("self.data ** (other - 1)", "self.data ** other", "does not lower the exponent"),
+    ("other * self.data ** (other - 1)", "self.data ** (other - 1)", "lacks the factor n"),
+    ("(out.data > 0) * out.grad", "out.grad", "local derivative is missing"),
+    ("(out.data > 0) * out.grad", "(out.data <= 0) * out.grad", "where the input is negative"),
+    ("max(0, self.data)", "max(0, -self.data)", "relu(-x)"),
+    ("self.data * other.data, (self, other)", "self.data + other.data, (self, other)", "a + b"),
+    ("in reversed(order)", "in order", "Only the inputs of the result"),
+]
+"""Slips in micrograd's source: the right code, the wrong code, and words of the cause."""
+
+
+@pytest.mark.parametrize(("right", "wrong", "words"), SLIPS, ids=lambda one: one[:40])
+def test_slips_in_micrograd(right: str, wrong: str, words: str) -> None:
+    source = getsource(MicrogradValue)
+    assert source.count(right) == 1
+    space: dict[str, Any] = {"Any": Any}
+    exec(source.replace(right, wrong), space)
+    value = space["MicrogradValue"]
+    x, w, b, v = value(-0.7), value(-3.1), value(0.3), value(1.6)
+    h = ((x + w) * w + b).relu()
+    off = (x * v + w * b).relu()
+    loss = (h * v + x) ** 3 + h * x + off * v + x**2
+    loss.backward()
+    assert words in found(loss)[2]
 
 
 def test_a_part_that_is_wrong_only_because_of_another_is_counted() -> None:
@@ -275,7 +312,7 @@ def test_the_picture_marks_the_first_wrong_number() -> None:
     assert one.text == said.head
     assert one.severity == "error"
     assert "! The gradient of" in str(graph)
-    assert str(graph.checkup()["numbers of another engine"]).startswith("numbers of another engine: 1 found")
+    assert str(graph.checkup()["errors"]).startswith("errors: 1 found (wrong number); 4 ops")
 
 
 def test_a_saved_picture_has_the_finding(tmp_path: Path) -> None:
@@ -285,9 +322,11 @@ def test_a_saved_picture_has_the_finding(tmp_path: Path) -> None:
 
 
 def test_the_check_of_a_right_engine_is_sound() -> None:
-    check = nbgrad.draw(run(RIGHT, programs.neuron), against=True).checkup()["numbers of another engine"]
-    assert (check.state, check.looked) == ("sound", "5 values and 9 gradients")
-    assert nbgrad.draw(run(RIGHT, programs.neuron)).checkup()["numbers of another engine"].state == "not judged"
+    root = run(RIGHT, programs.neuron)
+    check = nbgrad.draw(root, against=True).checkup()["errors"]
+    assert check.state == "sound"
+    assert check.looked.endswith("; 5 values and 9 gradients were compared with nbgrad's")
+    assert "compared" not in nbgrad.draw(root).checkup()["errors"].looked
 
 
 def test_names_of_variables() -> None:

@@ -120,10 +120,11 @@ def test_ordinary_cells_are_not_searched(shell: InteractiveShell, monkeypatch: p
 
 def test_the_cells_of_the_page(shell: InteractiveShell) -> None:
     page = (Path(__file__).parents[2] / "docs" / "drawing.md").read_text("utf-8")
-    first, cell, *_ = re.findall(r"```(?:python|ipython)\n(.*?)```", page, re.DOTALL)
+    cells = re.findall(r"```(?:python|ipython)\n(.*?)```", page, re.DOTALL)
+    (magic,) = [at for at, cell in enumerate(cells) if cell.startswith("%%")]
     with capture_output():
-        shell.run_cell(first, store_history=True).raise_error()  # type: ignore[no-untyped-call]
-        shell.run_cell(cell, store_history=True).raise_error()  # type: ignore[no-untyped-call]
+        for cell in cells[: magic + 1]:
+            shell.run_cell(cell, store_history=True).raise_error()  # type: ignore[no-untyped-call]
     graph = shell.magics_manager.registry["AutogradMagics"].last.graph
     assert graph.name == "my engine"
     assert [record.name or record.kind_or_op for record in graph.records] == ["w", "x", "*", "loss"]

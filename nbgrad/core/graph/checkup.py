@@ -23,7 +23,6 @@ CheckName = Literal[
     "modes and freezing",
     "memory",
     "numbers through numpy",
-    "numbers of another engine",
     "broadcasts",
     "rules",
 ]

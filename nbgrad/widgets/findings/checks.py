@@ -92,7 +92,11 @@ def _errors(case: Examination) -> Looked:
     if not graph.backwards:
         ran = f"{counted(ops, 'op')} ran, without a backward"
     ended = "; the user interrupted the rest" if graph.ending is not None and graph.ending.interrupted else ""
-    return (f"{ran}{ended}", "") if ops or graph.backwards else ("", "nothing was recorded")
+    if not ops and not graph.backwards:
+        return "", "nothing was recorded"
+    if isinstance(graph, KnownFindings) and graph.compared:
+        return f"{ran}; {graph.compared} were compared with nbgrad's", graph.uncompared
+    return f"{ran}{ended}", ""
 
 
 def _finite(case: Examination) -> Looked:
@@ -111,12 +115,6 @@ def _finite(case: Examination) -> Looked:
 
 def _is_finite(stats: Stats) -> bool:
     return not stats.nan and not stats.inf
-
-
-def _engine(case: Examination) -> Looked:
-    if not isinstance(case.graph, KnownFindings):
-        return "", "it is no graph of another engine"
-    return case.graph.compared, case.graph.uncompared
 
 
 def _paths(case: Examination) -> Looked:
@@ -386,7 +384,7 @@ def _listed(parts: list[str]) -> str:
 
 
 CHECKS: tuple[CheckRow, ...] = (
-    CheckRow("errors", ("failed", "inplace"), "an op", _errors),
+    CheckRow("errors", ("failed", "inplace", "wrong number"), "an op", _errors),
     CheckRow("finite numbers", ("nan",), "values or gradients that were kept", _finite, numbers=True),
     CheckRow("paths of gradients", ("unreached", "custom function", "checkpoint"), "a backward", _paths),
     CheckRow(
@@ -433,7 +431,6 @@ CHECKS: tuple[CheckRow, ...] = (
     ),
     CheckRow("memory", ("kept graphs",), f"{calls._ROUNDS + 2} backwards", _memory),
     CheckRow("numbers through numpy", ("through numpy",), "a constant, and the source of the program", _numpy),
-    CheckRow("numbers of another engine", ("wrong number",), "an engine that is drawn with against=True", _engine),
     CheckRow("broadcasts", ("broadcast",), "a backward", _broadcasts),
     CheckRow("rules", ("failed rule",), "an op", _rules),
 )
