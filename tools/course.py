@@ -12,7 +12,11 @@ and the text between two of them is a cell too; words behind ``python`` say more
   ``### END SOLUTION`` is in the solutions only; the rest has a ``...`` and runs as it is;
 - ``check 1.2``: the cell below it, with a call of ``lab.check``;
 - ``proof``: a cell of the solutions only, which asserts what the text says of the outputs;
+- ``varies``: a cell whose output differs from run to run, such as times;
 - ``raises``: a cell that is meant to fail.
+
+A line ``{part tensor: unbroadcast, Tensor.__mul__}`` in the cell of an exercise becomes the reference part
+``nbgrad/lab/mygrad/tensor.py``, in which the bodies of these functions are the solution.
 
 A line ``{exercise 1.2}`` becomes the title, the task and the folded hints that ``nbgrad.lab`` has of the exercise. A
 line ``+++`` ends a cell of text. A link to another lesson is ``../02_backward.ipynb``. The last cell of a notebook, and
@@ -23,9 +27,11 @@ cells of checks have a hidden test that fails for a wrong answer.
 """
 
 import argparse
+import ast
 import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -33,6 +39,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from nbgrad.core.files import replace_file
+from nbgrad.lab.engine import reference
 from nbgrad.lab.exercise import find
 from tools.cells import run
 from tools.code_marks import marked
@@ -51,11 +58,12 @@ LICENCE = (
     "*This lesson is part of nbgrad, © the nbgrad developers, under the MIT licence. You may use, change and hand on "
     "its text and its code, also in a course of your own, if this line stays.*"
 )
-_TAGS = {"raises": "raises-exception", "proof": "proof"}
-WORDS = ("exercise", "check", "proof", "raises")
+_TAGS = {"raises": "raises-exception", "proof": "proof", "varies": "nbval-ignore-output"}
+WORDS = ("exercise", "check", "proof", "raises", "varies")
 
 _FENCE = re.compile(r"^```python(?P<words>[^\n`]*)\n(?P<code>.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 _SOLUTION = re.compile(r"(?ms)^(?P<indent>[ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION(?:\n|\Z)")
+_PART = re.compile(r"^\{part (?P<part>\w+): (?P<names>[\w., ]+)\}$", re.MULTILINE)
 _EXERCISE = re.compile(r"^\{exercise (?P<number>[\d.]+)\}$", re.MULTILINE)
 
 
@@ -127,9 +135,41 @@ def _code(code: str, words: list[str], *, solved: bool) -> NotebookNode | None:
 
 
 def _exercise(code: str, number: str, *, solved: bool) -> str:
+    code = _PART.sub(lambda found: part_with_marks(found["part"], found["names"].split(", ")), code).rstrip("\n")
     if not _SOLUTION.search(code):
         raise ValueError(f"exercise {number} has no ### BEGIN SOLUTION and ### END SOLUTION")
     return code if solved else _SOLUTION.sub(r"\g<indent># your answer\n", code + "\n").rstrip("\n")
+
+
+def part_with_marks(part: str, names: list[str]) -> str:
+    """A reference part of the student's engine, with marks around the bodies of some functions.
+
+    Args:
+        part: its name, as "tensor".
+        names: of the functions, as "unbroadcast", "Tensor.__mul__" or "conv2d.rule", which is inside of conv2d.
+
+    Raises:
+        ValueError: there is no such part, or it has no such function.
+    """
+    text = reference(part)
+    lines, known = text.rstrip("\n").split("\n"), dict(_functions(ast.parse(text), ""))
+    for name in sorted(names, key=lambda name: -known[name].lineno if name in known else 0):
+        if name not in known:
+            raise ValueError(f"the part {part} has no function {name}: it has {', '.join(known)}")
+        body = known[name].body
+        first, last = body[ast.get_docstring(known[name]) is not None], body[-1]
+        indent = " " * first.col_offset
+        lines[last.end_lineno : last.end_lineno] = [f"{indent}### END SOLUTION"]
+        lines[first.lineno - 1 : first.lineno - 1] = [f"{indent}...", f"{indent}### BEGIN SOLUTION"]
+    return "\n".join(lines)
+
+
+def _functions(tree: ast.AST, above: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield f"{above}{node.name}", node
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield from _functions(node, f"{above}{node.name}.")
 
 
 def _check(code: str, number: str, *, solved: bool) -> str:

@@ -1,0 +1,587 @@
+"""The exercises of the student's own engine: each file of ``mygrad`` is compared with torch, op by op.
+
+A trial calls an op of the file with random tensors, and goes backward from a weighted sum of the result. Its value and
+the gradient of each input have to be torch's. A message names the op, the shapes, and both numbers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.lab import lesson_03
+from nbgrad.lab.engine import PACKAGE, empty_functions, load
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import raised
+from nbgrad.lab.mygrad import optim as reference
+
+RTOL, ATOL = 1e-5, 1e-7
+"""The numbers of an engine in float64 may differ from torch's by rounding only."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One call that is compared with torch.
+
+    Attributes:
+        said: how a message names the call, as "x * y".
+        shapes: of the inputs, which are random numbers.
+        yours: calls the student's op: it gets the module of the file and the inputs, as tensors of the student's.
+        right: the same with torch's tensors.
+        domain: changes the random numbers, such as ``abs`` for a logarithm.
+    """
+
+    said: str
+    shapes: tuple[tuple[int, ...], ...]
+    yours: Callable[..., Any]
+    right: Callable[..., torch.Tensor]
+    domain: Callable[[Any], Any] = field(default=lambda numbers: numbers)
+
+    def __call__(self, module: ModuleType) -> Deviation | None:
+        """How the student's op differs from torch's; None if it does not."""
+        rng = np.random.default_rng(0)
+        arrays = [self.domain(rng.standard_normal(shape)) for shape in self.shapes]
+        theirs = [torch.tensor(one, requires_grad=True) for one in arrays]
+        wanted = self.right(*theirs)
+        weights = rng.standard_normal(tuple(wanted.shape))
+        (wanted * torch.tensor(weights)).sum().backward()  # type: ignore[no-untyped-call]
+        named = f"{self.said} with {_shapes(self.shapes)}"
+        of_array = tensor_class(module)
+        try:
+            inputs = [of_array(one.copy()) for one in arrays]
+            value = self.yours(module, *inputs)
+            if not isinstance(value, of_array):
+                return Deviation("type", f"{named} gives {_kind(value)}, where a Tensor is expected")
+            if (found := _compared(value.data, wanted)) is not None:
+                return Deviation(found.kind, f"{named}: the value: {found}")
+            (value * weights).sum().backward()
+        except Exception as error:  # whatever the student's code raises is the answer's fault
+            return raised(named, error)
+        return _of_gradients(named, inputs, theirs)
+
+
+def _of_gradients(named: str, inputs: Sequence[Any], theirs: Sequence[torch.Tensor]) -> Deviation | None:
+    for at, (yours, right) in enumerate(zip(inputs, theirs, strict=True), 1):
+        which = "the gradient" if len(inputs) == 1 else f"the gradient of input {at}"
+        gradient = getattr(yours, "grad", None)
+        if gradient is None:
+            return Deviation("zero", f"{named}: {which} is None: no gradient arrives there")
+        if (found := _compared(gradient, right.grad)) is not None:
+            return Deviation(found.kind, f"{named}: {which}: {found}")
+    return None
+
+
+def _compared(given: Any, right: Any, whose: str = "torch's") -> Deviation | None:
+    """How numbers differ, with the first place where they do, and both numbers there."""
+    try:
+        found = difference(given, right, rtol=RTOL, atol=ATOL)
+    except (NoNumbers, TypeError, RuntimeError) as error:
+        return Deviation("type", f"numbers are expected: {error}")
+    if found is None:
+        return None
+    yours, wanted = numbers_of(given), numbers_of(right)
+    if yours.shape != wanted.shape:
+        return Deviation(
+            found.kind, f"{found.text} (yours has shape {tuple(yours.shape)}, {whose} {tuple(wanted.shape)})"
+        )
+    wrong = ~torch.isclose(yours.to(torch.float64), wanted.to(torch.float64), rtol=RTOL, atol=ATOL)
+    place = tuple(int(one) for one in wrong.nonzero()[0])
+    where = f"at {list(place)} " if place else ""
+    return Deviation(found.kind, f"{found.text}; {where}yours is {yours[place]:.5g}, and {whose} {wanted[place]:.5g}")
+
+
+def _shapes(shapes: Sequence[tuple[int, ...]]) -> str:
+    return f"{'shape' if len(shapes) == 1 else 'shapes'} {' and '.join(map(str, shapes))}"
+
+
+def _kind(value: Any) -> str:
+    return "None: it has to end with return" if value is None else f"a {type(value).__name__}"
+
+
+def tensor_class(module: ModuleType) -> Any:
+    """The class ``Tensor`` of the package in which the module of a part lies."""
+    return vars(module).get("Tensor") or import_module(f"{module.__package__}.tensor").Tensor
+
+
+@dataclass(frozen=True)
+class PartJudge:
+    """Judges a file of the student's engine: its path, or its module.
+
+    Attributes:
+        part: the name of the file, without its ending.
+        trials: are tried in this order; the first one that fails is reported.
+    """
+
+    part: str
+    trials: Sequence[Callable[[ModuleType], Deviation | None]]
+
+    def __call__(self, answer: Any) -> Deviation | None:
+        module = answer if isinstance(answer, ModuleType) else self._loaded(answer)
+        if isinstance(module, Deviation):
+            return module
+        for trial in self.trials:
+            try:
+                found = trial(module)
+            except Exception as error:  # such as a class that the file lacks
+                found = raised(f"{self.part}.py", error)
+            if found is not None:
+                return found
+        return None
+
+    def _loaded(self, answer: Any) -> "ModuleType | Deviation":
+        path = f"{PACKAGE}/{self.part}.py"
+        if not isinstance(answer, str | Path):
+            return Deviation("type", f'the path of your file is expected: "{path}"')
+        file = Path(answer)
+        if file.name != f"{self.part}.py" or not file.is_file():
+            return Deviation("type", f'there is no file "{answer}": write the cell into "{path}", and run it')
+        try:
+            empty = empty_functions(file.read_text("utf-8"))
+            if empty:
+                return Deviation("unanswered", f"{empty[0]} is empty: write it in the place of the ...")
+            return load(file)
+        except (Exception, SystemExit) as error:  # whatever the student's file raises is the answer's fault
+            return raised(f'the import of "{answer}"', error if isinstance(error, Exception) else Exception("exit"))
+
+
+def _call(name: str) -> Callable[..., Any]:
+    """Calls the function of this name, of the module of a part."""
+    return lambda module, *inputs: getattr(module, name)(*inputs)
+
+
+def _op(said: str, op: Callable[..., Any], *shapes: tuple[int, ...]) -> Trial:
+    """An op that is written alike for the student's tensors and for torch's."""
+    return Trial(said, shapes, lambda _, *inputs: op(*inputs), op)
+
+
+# scalars.py
+
+
+_NOTEBOOK = {one.number: one.judge for one in lesson_03.EXERCISES}
+_FORMULAS: tuple[tuple[str, Callable[..., Any], tuple[float, ...]], ...] = (
+    ("a.relu()", lambda a: a.relu(), (0.7,)),
+    ("a.relu()", lambda a: a.relu(), (-0.7,)),
+    ("t * t + t", lambda t: t * t + t, (1.5,)),
+    ("(a * b + a).tanh() * (a + b.relu())", lambda a, b: (a * b + a).tanh() * (a + b.relu()), (0.5, -0.8)),
+    ("(a * b + a).tanh() * (a + b.relu())", lambda a, b: (a * b + a).tanh() * (a + b.relu()), (0.5, 0.8)),
+)
+
+
+def _of_walk(module: ModuleType) -> Deviation | None:
+    for said, formula, at in _FORMULAS:
+        yours = [module.Value(one) for one in at]
+        theirs = [torch.tensor(one, dtype=torch.float64, requires_grad=True) for one in at]
+        wanted = formula(*theirs)
+        wanted.backward()
+        try:
+            value = formula(*yours)
+            module.backward(value)
+        except Exception as error:  # as above
+            return raised(said, error)
+        if not isinstance(value, module.Value):
+            return Deviation("type", f"{said} gives {_kind(value)}, where a Value is expected")
+        if (found := _compared(value.data, wanted)) is not None:
+            return Deviation(found.kind, f"{said}: the value: {found}")
+        if not value.op:
+            return Deviation("type", f'{said}: its op is "": give each op its name, for the picture')
+        if (found := _of_gradients(f"{said} at {at}", yours, theirs)) is not None:
+            return found
+    return None
+
+
+# tensor.py and ops.py
+
+_TENSOR = (
+    *(_op("x * y", lambda x, y: x * y, *shapes) for shapes in (((), ()), ((3,), (3,)), ((2, 3), (2, 3)))),
+    *(
+        _op(said, op, *shapes)
+        for said, op in (("x + y", lambda x, y: x + y), ("x * y", lambda x, y: x * y), ("x - y", lambda x, y: x - y))
+        for shapes in (((4, 3), (3,)), ((3, 1), (1, 4)), ((), (2, 2)), ((2, 1, 3), (4, 1)))
+    ),
+    _op("x * x", lambda x: x * x, (2, 3)),
+    _op("x ** 3", lambda x: x**3, (2, 3)),
+    _op("x ** 2.0 + 3 * x - 1", lambda x: x**2.0 + 3 * x - 1, (4,)),
+    Trial("x / y", ((3, 2), (2,)), lambda _, x, y: x / y, lambda x, y: x / y, domain=lambda one: np.abs(one) + 0.5),
+    *(
+        Trial(f"x.sum({dim}, keepdim={keep})", ((2, 3, 4),), partial(lambda d, k, _, x: x.sum(d, keepdim=k), dim, keep),
+              partial(lambda d, k, x: x.sum(d, keepdim=k), dim, keep))
+        for dim, keep in ((0, False), (1, True), (-1, False))
+    ),
+    _op("x.sum() * x", lambda x: x.sum() * x, (2, 3)),
+    _op("x.mean()", lambda x: x.mean(), (2, 3)),
+)  # fmt: skip
+
+_OPS = (
+    *(
+        Trial("matmul", shapes, _call("matmul"), torch.matmul)
+        for shapes in (((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((2, 1, 3, 2), (4, 2, 5)))
+    ),
+    _op("x @ w", lambda x, w: x @ w, (2, 3), (3, 4)),
+    *(Trial(name, ((3, 4),), _call(name), getattr(torch, name)) for name in ("relu", "tanh", "exp")),
+    Trial("log", ((3, 4),), _call("log"), torch.log, domain=lambda one: np.abs(one) + 0.1),
+    Trial("reshape", ((3, 4),), lambda module, x: module.reshape(x, 2, 6), lambda x: x.reshape(2, 6)),
+    Trial("transpose", ((2, 3, 4),), _call("transpose"), lambda x: x.transpose(-1, -2)),
+)
+
+# losses.py
+
+
+def _loss(shape: tuple[int, ...], scale: float = 1.0) -> Trial:
+    classes = shape[-1]
+    labels = np.random.default_rng(1).integers(0, classes, shape[:-1])
+    return Trial(
+        "cross_entropy" if scale == 1 else f"cross_entropy of scores of size {scale:g}",
+        (shape,),
+        lambda module, scores: module.cross_entropy(scores, labels),
+        lambda scores: functional.cross_entropy(scores.reshape(-1, classes), torch.tensor(labels).reshape(-1)),
+        domain=lambda one: one * scale,
+    )
+
+
+_LOSSES = (
+    Trial("mse", ((4, 2),), lambda m, x: m.mse(x, np.ones((4, 2))), lambda x: ((x - 1) ** 2).mean()),
+    Trial("softmax", ((3, 4),), _call("softmax"), lambda x: x.softmax(-1)),
+    _loss((4, 3)),
+    _loss((1, 5)),
+    _loss((2, 3, 4)),
+    _loss((4, 3), 1000.0),
+)
+
+# modules.py
+
+
+def _linear(module: ModuleType, shape: tuple[int, ...]) -> Deviation | None:
+    rng = np.random.default_rng(0)
+    layer, of_array = module.Linear(3, 2, rng), tensor_class(module)
+    x, bias = rng.standard_normal(shape), rng.standard_normal(2)
+    layer.bias.data = bias
+    theirs = [torch.tensor(one, requires_grad=True) for one in (x, layer.weight.data, bias)]
+    wanted = functional.linear(theirs[0], theirs[1].T, theirs[2])
+    wanted.square().sum().backward()  # type: ignore[no-untyped-call]
+    named = f"Linear(3, 2) of shape {shape}"
+    mine = of_array(x)
+    try:
+        value = layer(mine)
+        if not isinstance(value, of_array):
+            return Deviation("type", f"{named} gives {_kind(value)}, where a Tensor is expected")
+        if (found := _compared(value.data, wanted)) is not None:
+            return Deviation(found.kind, f"{named}: the value: {found}")
+        (value * value).sum().backward()
+    except Exception as error:  # as above
+        return raised(named, error)
+    return _of_gradients(f"{named} (inputs: x, weight, bias)", (mine, layer.weight, layer.bias), theirs)
+
+
+def _parameters(module: ModuleType) -> Deviation | None:
+    rng = np.random.default_rng(0)
+    first, second = module.Linear(3, 2, rng), module.Linear(2, 1, rng)
+    inner = module.Sequential(second, module.ReLU())
+    for said, network, wanted in (
+        ("a Linear", first, [first.weight, first.bias]),
+        ("a ReLU", module.ReLU(), []),
+        ("a Sequential", module.Sequential(first, second), [first.weight, first.bias, second.weight, second.bias]),
+        ("a Sequential inside another", module.Sequential(first, inner),
+         [first.weight, first.bias, second.weight, second.bias]),
+        ("a network that uses a layer twice", module.Sequential(first, first), [first.weight, first.bias]),
+    ):  # fmt: skip
+        given = network.parameters()
+        if not isinstance(given, list | tuple):
+            return Deviation("type", f"parameters() of {said} gives {_kind(given)}, where a list is expected")
+        if len(given) != len(wanted):
+            return Deviation("shape", f"parameters() of {said} gives {len(given)} tensors, and {len(wanted)} are in it")
+        if any(all(one is not other for other in given) for one in wanted):
+            return Deviation("element", f"parameters() of {said} lacks one of its tensors, and has another one twice")
+    return None
+
+
+# norm.py
+
+
+def _residual(module: ModuleType, x: Any) -> Any:
+    return module.Residual(lambda y: y * y)(x)
+
+
+def _normal(dim: int, x: torch.Tensor) -> torch.Tensor:
+    return (x - x.mean(dim, keepdim=True)) / (x.var(dim, unbiased=False, keepdim=True) + 1e-5).sqrt()
+
+
+def _layer_norm(module: ModuleType, x: Any) -> Any:
+    return module.LayerNorm(4)(x)
+
+
+def _batch_norm(module: ModuleType) -> Deviation | None:
+    of_array, rng = tensor_class(module), np.random.default_rng(0)
+    mine, theirs = module.BatchNorm(3), torch.nn.BatchNorm1d(3, dtype=torch.float64)
+    for training in (True, True, False):
+        x = rng.standard_normal((5, 3)) * 2 + 1
+        mine.training, theirs.training = training, training
+        if (found := _compared(mine(of_array(x)).data, theirs(torch.tensor(x)))) is not None:
+            return Deviation(found.kind, f"BatchNorm(3), training={training}, of shape (5, 3): {found}")
+    return None
+
+
+_NORM: tuple[Callable[[ModuleType], Deviation | None], ...] = (
+    *(
+        Trial(f"normalize along {dim}", (shape,), partial(lambda d, m, x: m.normalize(x, d), dim),
+              partial(_normal, dim))
+        for dim, shape in ((-1, (3, 4)), (0, (5, 2)), (-1, (2, 3, 4)))
+    ),
+    Trial("Residual of y * y", ((3, 2),), _residual, lambda x: x + x * x),
+    Trial("LayerNorm(4)", ((2, 3, 4),), _layer_norm, lambda x: functional.layer_norm(x, (4,))),
+    _batch_norm,
+)  # fmt: skip
+
+# optim.py
+
+
+def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Deviation | None:
+    """Five steps with given gradients; the second parameter gets none in the third step.
+
+    They are compared with the reference part, which is torch's in nbgrad's tests: to import torch's takes seconds.
+    """
+    rng, of_array = np.random.default_rng(0), tensor_class(module)
+    starts = [rng.standard_normal((2, 3)), rng.standard_normal(3)]
+    mine, theirs = ([of_array(one.copy()) for one in starts] for _ in range(2))
+    said = f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
+    yours, references = (getattr(each, name)(one, **settings) for each, one in ((module, mine), (reference, theirs)))
+    for step in range(1, 6):
+        for at, (one, other) in enumerate(zip(mine, theirs, strict=True)):
+            one.grad = other.grad = None if (at, step) == (1, 3) else rng.standard_normal(other.data.shape)
+        try:
+            yours.step()
+        except Exception as error:  # as above
+            return raised(f"{said}, step {step}", error)
+        references.step()
+        for one, other in zip(mine, theirs, strict=True):
+            if (found := _compared(one.data, other.data, "the right number")) is not None:
+                at_step = f"{said}: a parameter of shape {other.data.shape} after step {step}"
+                return Deviation(found.kind, f"{at_step}: {found}")
+    return None
+
+
+_OPTIM = (
+    partial(_optimizer, "SGD", {"lr": 0.1}),
+    partial(_optimizer, "SGD", {"lr": 0.1, "momentum": 0.9}),
+    partial(_optimizer, "Adam", {"lr": 0.01}),
+)
+
+# conv.py, sequence.py, attention.py
+
+_CONV = (
+    *(
+        Trial(f"conv2d with padding={padding}", shapes, partial(lambda p, m, x, w: m.conv2d(x, w, p), padding),
+              partial(lambda p, x, w: functional.conv2d(x, w, padding=p), padding))
+        for padding, shapes in (
+            (0, ((1, 1, 3, 3), (1, 1, 2, 2))),
+            (0, ((2, 3, 5, 4), (4, 3, 3, 2))),
+            (1, ((2, 3, 5, 4), (4, 3, 3, 3))),
+        )
+    ),
+    Trial("max_pool2d by 2", ((2, 3, 4, 6),), lambda m, x: m.max_pool2d(x, 2), lambda x: functional.max_pool2d(x, 2)),
+    Trial("Flatten", ((2, 3, 4, 6),), lambda m, x: m.Flatten()(x), lambda x: x.flatten(1)),
+)  # fmt: skip
+
+_SEQUENCE = tuple(
+    Trial(f"take with the index {index}", (shape,), partial(lambda i, m, x: m.take(x, np.array(i)), index),
+          partial(lambda i, x: x[torch.tensor(i)], index))
+    for index, shape in (([2, 0], (3, 2)), ([1, 1, 1, 0], (3, 2)), ([[0, 1], [1, 2]], (4, 3)))
+)  # fmt: skip
+
+
+def _rnn(module: ModuleType) -> Deviation | None:
+    """A later code moves no earlier score, and an earlier one moves the later ones."""
+    network = module.RNN(5, 4, np.random.default_rng(0))
+    codes = np.array([[1, 2, 3, 4]])
+    base = network(codes)
+    if len(base) != 4 or base[0].data.shape != (1, 5):
+        return Deviation("shape", "an RNN(5, 4) has to give 4 scores of shape (1, 5) for codes of shape (1, 4)")
+    changed = network(np.array([[1, 0, 3, 4]]))
+    moved = [not np.allclose(one.data, other.data) for one, other in zip(base, changed, strict=True)]
+    if moved != [False, True, True, True]:
+        return Deviation(
+            "order", "code 1 was changed: the scores of the steps 1 to 3 have to change, and no other ones"
+        )
+    return None
+
+
+def _attention(shape: tuple[int, ...]) -> Trial:
+    right = partial(functional.scaled_dot_product_attention, is_causal=True)
+    return Trial("attention", (shape, shape, shape), _call("attention"), right)
+
+
+def _gpt(module: ModuleType) -> Deviation | None:
+    network = module.GPT(5, 4, 8, np.random.default_rng(0))
+    scores = network(np.array([[1, 2, 3, 4]])).data
+    if scores.shape != (1, 4, 5):
+        return Deviation("shape", f"GPT(5, 4, 8) gives {scores.shape} for codes of shape (1, 4), and not (1, 4, 5)")
+    changed = network(np.array([[1, 2, 0, 4]])).data
+    if not np.allclose(scores[:, :2], changed[:, :2]):
+        return Deviation(
+            "order", "code 2 of a GPT was changed, and the scores of an earlier place changed: a look ahead"
+        )
+    same = network(np.array([[1, 1, 1, 1]])).data
+    if np.allclose(same[:, 1], same[:, 3]):
+        return Deviation("zero", "four equal codes get equal scores: the vectors of the places are missing")
+    return None
+
+
+_TRIALS: dict[str, Sequence[Callable[[ModuleType], Deviation | None]]] = {
+    "scalars": (
+        lambda module: _NOTEBOOK["3.1"](module.Value),
+        lambda module: _NOTEBOOK["3.2"](module.topological),
+        _of_walk,
+    ),
+    "tensor": _TENSOR,
+    "ops": _OPS,
+    "losses": _LOSSES,
+    "modules": (partial(_linear, shape=(4, 3)), partial(_linear, shape=(2, 4, 3)), _parameters),
+    "norm": _NORM,
+    "optim": _OPTIM,
+    "conv": _CONV,
+    "sequence": (*_SEQUENCE, _rnn),
+    "attention": (_attention((4, 3)), _attention((2, 2, 5, 4)), _gpt),
+}
+
+JUDGES = {part: PartJudge(part, trials) for part, trials in _TRIALS.items()}
+"""The judge of each part of the engine."""
+
+
+def _exercise(number: str, part: str, title: str, task: str, hints: tuple[str, ...]) -> Exercise:
+    ending = f'The rest of the file is there. Give the path of the file: "{PACKAGE}/{part}.py".'
+    return Exercise(number, title, f"{task} {ending}", JUDGES[part], hints)
+
+
+EXERCISES = (
+    _exercise(
+        "3.4",
+        "scalars",
+        "Your engine as a file",
+        "The next cell writes its text into the file mygrad/scalars.py. Complete Value.__mul__, Value.tanh and "
+        "topological with your answers to 3.1 and 3.2; each op now also gives its name, as __add__ does. Then write "
+        "Value.relu: it gives the value itself if it is positive, and 0 if not.",
+        (
+            'Copy the bodies of your answers, and add a fourth argument to Value(...): "mul" and "tanh".',
+            "relu has one parent. Its slope is 1 where the value is positive, and 0 elsewhere.",
+            'The rule of relu is a tuple of one: (g * slope,). Its op is "relu".',
+        ),
+    ),
+    _exercise(
+        "4.4",
+        "tensor",
+        "Tensors for your engine",
+        "Your engine gets arrays of numpy. Write unbroadcast(gradient, shape) for arrays, and Tensor.__mul__ and "
+        "Tensor.__pow__. No rule has to care about broadcasting: backward calls unbroadcast for each gradient.",
+        (
+            "In numpy it is gradient.sum(dims, keepdims=True). An empty tuple of dims leaves the array as it is.",
+            "__mul__ first calls as_tensor(other), as __add__ does: then x * 2 works, too.",
+            "x ** power has one parent and the slope power * x ** (power - 1), as an array: self.data.",
+        ),
+    ),
+    _exercise(
+        "5.4",
+        "ops",
+        "Products of matrices",
+        "Write matmul(a, b) for tensors of two and more dimensions: the product of the last two dimensions. Raise a "
+        "ValueError if one of the two has fewer than two. Then write relu(x) and tanh(x).",
+        (
+            "Each op is one call: Tensor(value, parents, rule, name). Look at exp.",
+            "The gradient of a has the shape of a. Which product of g and b has this shape? Which side is transposed?",
+            "With more than two dimensions only the last two change places: array.swapaxes(-1, -2).",
+        ),
+    ),
+    _exercise(
+        "6.4",
+        "losses",
+        "The loss as one op",
+        "Write cross_entropy(scores, labels) as one op with its own rule: the mean of -log p of the right class. "
+        "scores is a tensor of shape (..., classes), labels an array of shape (...). No score may make it overflow.",
+        (
+            "You wrote the rule in exercise 6.1, and the stable value in 6.2.",
+            "A table with True at the right class: labels[..., None] == np.arange(classes).",
+            "The rule multiplies p - y by g and divides it by the number of labels, labels.size.",
+        ),
+    ),
+    _exercise(
+        "7.4",
+        "modules",
+        "Modules that find their parameters",
+        "Write Linear.__call__, and Module.parameters: a list of all tensors among the attributes, of those in lists "
+        "and tuples, and of those in the modules inside. A tensor that is there twice is listed once.",
+        (
+            "vars(self) is a dict with all attributes of a module.",
+            "Keep a list of attributes to look at. A module or a list puts what is in it into the list.",
+            'Compare tensors with "is" and not with "in": any(one is other for other in found).',
+        ),
+    ),
+    _exercise(
+        "8.4",
+        "norm",
+        "Normalization and a way around",
+        "Write normalize(x, dim, eps) as one op with one rule, and Residual.__call__. The variance is the mean "
+        "of the squares of the centred numbers; eps is added to it before the root.",
+        (
+            "The rule is your line of exercise 7.2, with gamma 1, and along dim in the place of 0.",
+            "keepdims=True keeps the means in a shape that can be subtracted.",
+            "Subtract from g its mean, and y times the mean of g * y. Then divide by the deviation.",
+        ),
+    ),
+    _exercise(
+        "9.5",
+        "optim",
+        "SGD and Adam for your engine",
+        "Write SGD.step and Adam.step for all parameters of a network. A parameter without a gradient stays as it is.",
+        (
+            "The formulas are those of 9.2 and 9.3; the rate, the betas and eps are attributes.",
+            "self.v[at] belongs to self.parameters[at]. Adam counts its steps from 1.",
+            "Set parameter.data to a new array. Do not change the old one in place: rules may still use it.",
+        ),
+    ),
+    _exercise(
+        "10.4",
+        "conv",
+        "The rules of a convolution",
+        "Write the function rule in conv2d, and the one in max_pool2d. That of conv2d gives the gradients of "
+        "x and of weight, from the gradient g of shape (N, K, rows, columns).",
+        (
+            'For weight: sum products of patches and g over images and places, np.einsum("ncijhw,nkij->kchw", ...).',
+            "For x: weight [i, j] met padded[:, :, i : i + rows, j : j + columns]. Add g times this weight back there, "
+            "and cut the padding off in the end.",
+            "For the pooling: g[..., None] * first puts each gradient at the largest place; then undo the reshape, the "
+            "swapaxes and the first reshape, in this order.",
+        ),
+    ),
+    _exercise(
+        "11.4",
+        "sequence",
+        "Look up rows, and read in steps",
+        "Write take(table, index): the rows of a table, with a rule for rows that are used several times. Then write "
+        "RNN.__call__: in each step the memory h becomes tanh(memory(h) + letter(codes of this step)), and the scores "
+        "are head(h). It begins with zeros and gives the list of all scores.",
+        (
+            "numpy looks up rows: table.data[index]. The gradient has the shape of the table, and begins with zeros.",
+            "back[index] += g counts a row that is there twice only once. np.add.at(back, index, g) adds up all.",
+            "codes[:, step] has the codes of one step; Tensor(np.zeros((len(codes), self.width))) is the first h.",
+        ),
+    ),
+    _exercise(
+        "12.6",
+        "attention",
+        "Attention on your engine",
+        "Write attention(q, k, v) for tensors of shape (..., length, width): no place looks at the places after it. "
+        "Then write GPT.__call__: the vectors of the letters and of the places are added; all blocks follow, the last "
+        "normalization, and the head.",
+        (
+            "You have all ops: @, transpose, softmax, and + with an array.",
+            "np.triu(..., 1) is the part above the diagonal. -1e9 there is as good as minus infinity, and never NaN.",
+            "self.place takes np.arange(codes.shape[1]); broadcasting adds it to each text of the batch.",
+        ),
+    ),
+)

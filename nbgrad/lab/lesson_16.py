@@ -1,0 +1,233 @@
+"""The capstones: digits, a text, five planted faults, and a method of a paper, on the student's own engine."""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from nbgrad.core.tensor.comparison import Deviation
+from nbgrad.lab.engine import PACKAGE
+from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import raised
+from nbgrad.lab.planted import COUNT, function_with_the_fault
+
+POEM = """\
+Shall I compare thee to a summer's day?
+Thou art more lovely and more temperate:
+Rough winds do shake the darling buds of May,
+And summer's lease hath all too short a date;
+Sometime too hot the eye of heaven shines,
+And often is his gold complexion dimm'd;
+And every fair from fair sometime declines,
+By chance or nature's changing course untrimm'd;
+But thy eternal summer shall not fade,
+Nor lose possession of that fair thou ow'st;
+Nor shall death brag thou wander'st in his shade,
+When in eternal lines to time thou grow'st:
+So long as men can breathe or eyes can see,
+So long lives this, and this gives life to thee.
+"""
+"""Shakespeare's sonnet 18, which is in the public domain."""
+
+_SHARE, _LOSS, _LENGTH = 0.95, 1.5, 32
+
+# 16.1: digits.
+
+
+def _reads_digits(answer: Any) -> Deviation | None:
+    if not callable(answer):
+        return Deviation("type", "a function is expected, learn(images, labels): give it without parentheses")
+    try:
+        digits = import_module("sklearn.datasets").load_digits()  # optional: pip install "nbgrad[lab]"
+    except ImportError:
+        return Deviation("type", 'the digits are a part of scikit-learn: pip install "nbgrad[lab]"')
+    order = np.random.default_rng(16).permutation(len(digits.data))
+    held_out, seen = order[:449], order[449:]
+    images, labels = digits.data / 16, digits.target
+    try:
+        read = answer(images[seen], labels[seen])
+        if not callable(read):
+            return Deviation("type", f"learn has to give a function that reads images, and not a {type(read).__name__}")
+        given = np.asarray(read(images[held_out]))
+    except Exception as error:  # whatever the student's function raises is the answer's fault
+        return raised("learn(images, labels)", error)
+    if given.shape != held_out.shape:
+        wanted = f"one digit for each of the {len(held_out)} images"
+        return Deviation("shape", f"the function has to give {wanted}: it gives the shape {given.shape}")
+    share = float((given == labels[held_out]).mean())
+    if share >= _SHARE:
+        return None
+    return Deviation("numbers", f"{share * 100:.1f} % of the held out digits are read, and 95 % are asked for")
+
+
+# 16.2: a text.
+
+
+def codes_of(text: str) -> "np.ndarray[Any, Any]":
+    """The characters of a text as numbers: the places in the sorted list of those of the poem."""
+    letters = sorted(set(POEM))
+    return np.array([letters.index(letter) for letter in text])
+
+
+def _loss_of(scores: Any, codes: "np.ndarray[Any, Any]") -> float:
+    lowered = scores - scores.max(-1, keepdims=True)
+    logs = lowered - np.log(np.exp(lowered).sum(-1, keepdims=True))
+    return float(-np.take_along_axis(logs, codes[..., None], -1).mean())
+
+
+def _scores(answer: Callable[..., Any], codes: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | Deviation":
+    try:
+        given = answer(codes)
+        found = np.asarray(getattr(given, "data", given), dtype=float)
+    except Exception as error:  # as above
+        return raised(f"gpt(codes) with codes of shape {codes.shape}", error)
+    wanted = (*codes.shape, len(set(POEM)))
+    if found.shape != wanted:
+        return Deviation("shape", f"gpt(codes) gives the shape {found.shape}, and {wanted} is expected")
+    return found if np.isfinite(found).all() else Deviation("not finite", "the scores are not finite")
+
+
+def _knows_the_poem(answer: Any) -> Deviation | None:
+    if not callable(answer):
+        return Deviation("type", "a function of codes is expected, such as your network: give it without parentheses")
+    codes = codes_of(POEM)
+    windows = np.stack([codes[at : at + _LENGTH + 1] for at in range(0, len(codes) - _LENGTH, 7)])
+    before, after = windows[:, :-1], windows[:, 1:]
+    scores = _scores(answer, before)
+    if isinstance(scores, Deviation):
+        return scores
+    changed = before.copy()
+    changed[:, _LENGTH // 2 :] = (changed[:, _LENGTH // 2 :] + 1) % len(set(POEM))
+    others = _scores(answer, changed)
+    if isinstance(others, Deviation):
+        return others
+    if not np.allclose(scores[:, : _LENGTH // 2], others[:, : _LENGTH // 2]):
+        return Deviation("order", "it looks ahead: the scores of the first half change with the letters of the second")
+    loss = _loss_of(scores, after)
+    if loss <= _LOSS:
+        return None
+    guessing = np.log(len(set(POEM)))
+    more = ": it has learned nothing" if loss > guessing - 0.3 else ""
+    return Deviation("numbers", f"the loss is {loss:.2f}, and at most {_LOSS} is asked for{more}")
+
+
+# 16.3: planted faults.
+
+
+def _found(answer: Any) -> Deviation | None:
+    if not isinstance(answer, Mapping) or set(answer) != set(range(1, COUNT + 1)):
+        return Deviation("type", f"a dict is expected, with the name of a function for each engine from 1 to {COUNT}")
+    names = {number: str(name).strip().rpartition(".")[2].removesuffix("()") for number, name in answer.items()}
+    known = {function_with_the_fault(number) for number in names}
+    for number, name in sorted(names.items()):
+        if name == function_with_the_fault(number):
+            continue
+        right = sum(name == function_with_the_fault(each) for each, name in names.items())
+        if name not in known:
+            return Deviation("element", f"engine {number}: the fault is not in {name!r} ({right} of {COUNT} are right)")
+        return Deviation("order", f"engine {number}: the fault is not in {name!r}, but that of another engine is "
+                         f"({right} of {COUNT} are right)")  # fmt: skip
+    return None
+
+
+# 16.4: a method of a paper.
+
+_SHAPES = ((), (5,), (2, 3), (2, 1, 4))
+
+
+def _method(answer: Any) -> Deviation | None:
+    if not isinstance(answer, Mapping) or {"op", "formula"} - set(answer):
+        return Deviation("type", "a dict with the names op and formula is expected")
+    op, formula = answer["op"], answer["formula"]
+    if not (callable(op) and callable(formula)):
+        return Deviation("type", "op and formula have to be functions: give them without parentheses")
+    rng = np.random.default_rng(0)
+    for shape in _SHAPES:
+        numbers = rng.standard_normal(shape) * 2
+        try:
+            found = _of_one(op, formula, numbers)
+        except Exception as error:  # as above
+            return raised(f"op or formula with shape {shape}", error)
+        if found is not None:
+            return found
+    return None
+
+
+def _of_one(op: Callable[..., Any], formula: Callable[..., Any], numbers: Any) -> Deviation | None:
+    module: Any = sys.modules.get(f"{PACKAGE}.tensor") or import_module(f"nbgrad.lab.{PACKAGE}.tensor")
+    tensor = module.Tensor
+    x, shape = tensor(numbers.copy()), np.shape(numbers)
+    y, wanted = op(x), np.asarray(formula(numbers))
+    if not isinstance(y, tensor):
+        return Deviation("type", f"op gives a {type(y).__name__}, where a Tensor of mygrad is expected")
+    if y.data.shape != shape or wanted.shape != shape:
+        return Deviation("shape", f"with shape {shape}, op gives {y.data.shape} and formula {wanted.shape}")
+    if not np.allclose(y.data, wanted):
+        return Deviation("numbers", f"with shape {shape}, op and formula give different numbers")
+    if tuple(y.parents) != (x,):
+        return Deviation("type", "write it as one op with one rule: its only parent has to be its input")
+    y.backward()
+    slopes = (np.asarray(formula(numbers + 1e-5)) - np.asarray(formula(numbers - 1e-5))) / 2e-5
+    if x.grad is None or not np.allclose(x.grad, slopes, atol=1e-6):
+        return Deviation("factor", f"with shape {shape}, the gradient of op is not the slope of formula, by nudging")
+    if np.allclose(slopes, np.ravel(slopes)[0]) and np.size(slopes) > 1:
+        return Deviation("zero", "the slope is the same everywhere: this is no activation")
+    return None
+
+
+EXERCISES = (
+    Exercise(
+        "16.1",
+        "Digits, 95 % of them",
+        "Write learn(images, labels): it trains a network of your own engine, and gives a function that reads "
+        "images. images is an array of shape (N, 64), labels one of shape (N,). The function takes an array of shape "
+        "(M, 64) and gives M digits. The check trains it on 1,348 digits, in at most 20 seconds, and holds 449 out. "
+        "Give the function: learn.",
+        _reads_digits,
+        (
+            "You have all of it in lesson 9: the network, Adam, and the loop.",
+            "A network gives ten scores for each image. The digit is the place of the largest one: .data.argmax(1).",
+            "If it reads about 90 %, train for more rounds, or with a smaller rate in the end.",
+        ),
+    ),
+    Exercise(
+        "16.2",
+        "A poem",
+        "Train a GPT of your own engine on POEM. Give a function gpt(codes): for codes of shape (N, 32) it gives the "
+        "scores of the next character at each place, of shape (N, 32, number of characters), as a Tensor or an array. "
+        f"Its loss on the poem has to be at most {_LOSS}.",
+        _knows_the_poem,
+        (
+            "The network itself is such a function. Its length is 32, and its codes are those of codes_of.",
+            "Draw 16 windows of 33 characters in each step: the first 32 are the input, the last 32 the targets.",
+            "Two layers of width 48 with four heads and Adam with lr=0.003 need about 200 steps.",
+        ),
+    ),
+    Exercise(
+        "16.3",
+        "Five planted faults",
+        "planted(1) to planted(5) are engines with one fault each. Find the function in which it is: tanh, relu, "
+        "matmul, softmax, unbroadcast, backward, or an operator such as __mul__. Give a dict, as {1: ..., 2: ..., "
+        "3: ..., 4: ..., 5: ...}, with the names as text.",
+        _found,
+        (
+            "Draw the graph of program(planted(1)), and look for the first gradient that cannot be right.",
+            "nbgrad.draw(loss, against=True) marks the first box that differs from nbgrad's own rules.",
+            "A fault that many ops show is in a function that the engine calls for all of them.",
+        ),
+    ),
+    Exercise(
+        "16.4",
+        "A method of a paper",
+        "Choose an activation of a paper that your engine does not have, such as SiLU, Mish or softplus. Give a dict: "
+        "op is the function of a Tensor, as one op with its rule; formula is the same function of an array of numpy.",
+        _method,
+        (
+            "Write the formula first, and its derivative on paper.",
+            "op computes with x.data, and gives Tensor(value, (x,), rule, name): look at tanh in mygrad/ops.py.",
+            "SiLU is x * s, where s is the sigmoid of x. Its slope is s + x * s * (1 - s).",
+        ),
+    ),
+)

@@ -1,0 +1,134 @@
+"""Answers to the capstones: right ones, and the usual wrong ones."""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from nbgrad.lab.lesson_16 import POEM, codes_of
+from nbgrad.lab.planted import COUNT, function_with_the_fault
+from tests.course.answers_engine import REFERENCE
+
+LETTERS = len(set(POEM))
+CODES = codes_of(POEM)
+
+
+def learn(images: Any, labels: Any, rounds: int = 15) -> Any:
+    """The model solution, with the reference parts."""
+    modules, losses, optim, tensor = (
+        import_module(f"{REFERENCE}.{part}") for part in ("modules", "losses", "optim", "tensor")
+    )
+    rng = np.random.default_rng(0)
+    network = modules.Sequential(modules.Linear(64, 48, rng), modules.ReLU(), modules.Linear(48, 10, rng))
+    optimizer = optim.Adam(network.parameters(), lr=0.005)
+    for _ in range(rounds):
+        for batch in np.array_split(rng.permutation(len(images)), len(images) // 32):
+            loss = losses.cross_entropy(network(tensor.Tensor(images[batch])), labels[batch])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return lambda images: network(tensor.Tensor(images)).data.argmax(1)
+
+
+def nearest(images: Any, labels: Any) -> Any:
+    """Another method: the digit of the nearest image."""
+    return lambda new: labels[((new[:, None] - images[None]) ** 2).sum(-1).argmin(1)]
+
+
+def by_heart(codes: Any, *, history: int = 4, shift: int = 0) -> Any:
+    """Counts of the characters that follow the last few ones in the poem."""
+    scores = np.zeros((*codes.shape, LETTERS))
+    for row, text in enumerate(codes):
+        for place in range(len(text)):
+            end = min(place + shift + 1, len(text))
+            scores[row, place] = FOLLOWING.get(tuple(text[max(0, end - history) : end]), 0)
+    return np.log(scores + 0.01)
+
+
+def following() -> dict[tuple[int, ...], Any]:
+    counts: dict[tuple[int, ...], Any] = {}
+    for length in range(1, 5):
+        for at in range(length, len(CODES)):
+            counts.setdefault(tuple(CODES[at - length : at]), np.zeros(LETTERS))[CODES[at]] += 1
+    return counts
+
+
+FOLLOWING = following()
+FOUND = {number: function_with_the_fault(number) for number in range(1, COUNT + 1)}
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def silu(x: Any, factor: float = 1.0) -> Any:
+    s = sigmoid(x.data)
+    slope = factor * (s + x.data * s * (1 - s))
+    return type(x)(x.data * s, (x,), lambda g: (g * slope,), "silu")
+
+
+def of_parts(x: Any) -> Any:
+    return x * 0.5 + x * x
+
+
+SILU = {"op": silu, "formula": lambda x: x * sigmoid(x)}
+SOFTPLUS = {
+    "op": lambda x: type(x)(np.log1p(np.exp(x.data)), (x,), lambda g: (g * sigmoid(x.data),), "softplus"),
+    "formula": lambda x: np.log1p(np.exp(x)),
+}
+
+RIGHT: dict[str, list[Any]] = {
+    "16.1": [learn, nearest],
+    "16.2": [by_heart],
+    "16.3": [FOUND, {number: f"{name}()" for number, name in FOUND.items()}],
+    "16.4": [SILU, SOFTPLUS],
+}
+
+WRONG: dict[str, list[tuple[Any, str, str]]] = {
+    "16.1": [
+        (lambda images, labels: learn(images, labels, 0), "numbers", "of the held out digits are read, and 95"),
+        (lambda images, labels: learn(images[:100], labels[:100]), "numbers", "of the held out digits are read"),
+        (lambda images, labels: labels, "type", "learn has to give a function that reads images, and not a ndarray"),
+        (lambda images, labels: lambda new: new @ np.ones((64, 10)), "shape", "it gives the shape (449, 10)"),
+        (lambda images: images, "raised", "learn(images, labels) raised TypeError"),
+        (7, "type", "a function is expected, learn(images, labels)"),
+    ],
+    "16.2": [
+        (
+            lambda codes: np.zeros((*codes.shape, LETTERS)),
+            "numbers",
+            "is asked for: it has learned nothing",
+        ),
+        (lambda codes: by_heart(codes, history=1), "numbers", "and at most 1.5 is asked for"),
+        (lambda codes: by_heart(codes, shift=1), "order", "it looks ahead"),
+        (lambda codes: by_heart(codes)[:, -1], "shape", f"and (85, 32, {LETTERS}) is expected"),
+        (lambda codes: by_heart(codes) * np.nan, "not finite", "the scores are not finite"),
+        (lambda codes: codes.missing, "raised", "raised AttributeError"),
+        ("Shall I", "type", "a function of codes is expected"),
+    ],
+    "16.3": [
+        (FOUND | {1: "relu"}, "element", "engine 1: the fault is not in 'relu' (4 of 5 are right)"),
+        (FOUND | {2: FOUND[3]}, "order", "engine 2: the fault is not in 'unbroadcast', but that of another engine is"),
+        (FOUND | {6: "tanh"}, "type", "a dict is expected"),
+        (list(FOUND.values()), "type", "a dict is expected"),
+        (dict.fromkeys(FOUND), "element", "engine 1: the fault is not in 'None' (0 of 5 are right)"),
+    ],
+    "16.4": [
+        (
+            SILU | {"op": lambda x: silu(x, 2.0)},
+            "factor",
+            "the gradient of op is not the slope of formula",
+        ),
+        (SILU | {"formula": sigmoid}, "numbers", "op and formula give different numbers"),
+        ({"op": of_parts, "formula": lambda x: x * 0.5 + x * x}, "type", "write it as one op with one rule"),
+        (SILU | {"op": lambda x: x.data}, "type", "where a Tensor of mygrad is expected"),
+        (SILU | {"op": 3}, "type", "op and formula have to be functions"),
+        ({"op": silu}, "type", "a dict with the names op and formula is expected"),
+        (SILU | {"formula": lambda x: x.nothing}, "raised", "raised AttributeError"),
+        (
+            SILU | {"formula": lambda x: np.sum(x * sigmoid(x))},
+            "shape",
+            "op gives (5,) and formula ()",
+        ),
+    ],
+}
