@@ -15,7 +15,7 @@ from typing import Any
 
 from nbgrad.core.files import replace_file
 from nbgrad.core.tensor.comparison import Deviation
-from nbgrad.lab.judges import patience, raised
+from nbgrad.lab.running import RAISED, patience, raised
 
 PARTS = {
     3: "scalars",
@@ -185,7 +185,7 @@ def _fault(file: Path) -> Deviation | None:
     try:
         with patience():
             found: Deviation | None = judge(file)
-    except Exception as error:  # such as code that does not end
+    except RAISED as error:  # such as code that does not end
         return raised(f"{PACKAGE}/{file.name}", error)
     return found
 

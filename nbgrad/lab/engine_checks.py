@@ -20,8 +20,8 @@ from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numb
 from nbgrad.lab import lesson_03
 from nbgrad.lab.engine import PACKAGE, empty_functions, load
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import raised
 from nbgrad.lab.mygrad import optim as reference
+from nbgrad.lab.running import RAISED, raised
 
 RTOL, ATOL = 1e-5, 1e-7
 """The numbers of an engine in float64 may differ from torch's by rounding only."""
@@ -63,7 +63,7 @@ class Trial:
             if (found := _compared(value.data, wanted)) is not None:
                 return Deviation(found.kind, f"{named}: the value: {found}")
             (value * weights).sum().backward()
-        except Exception as error:  # whatever the student's code raises is the answer's fault
+        except RAISED as error:  # whatever the student's code raises is the answer's fault
             return raised(named, error)
         return _of_gradients(named, inputs, theirs)
 
@@ -130,7 +130,7 @@ class PartJudge:
         for trial in self.trials:
             try:
                 found = trial(module)
-            except Exception as error:  # such as a class that the file lacks
+            except RAISED as error:  # such as a class that the file lacks
                 found = raised(f"{self.part}.py", error)
             if found is not None:
                 return found
@@ -148,8 +148,8 @@ class PartJudge:
             if empty:
                 return Deviation("unanswered", f"{empty[0]} is empty: write it in the place of the ...")
             return load(file)
-        except (Exception, SystemExit) as error:  # whatever the student's file raises is the answer's fault
-            return raised(f'the import of "{answer}"', error if isinstance(error, Exception) else Exception("exit"))
+        except RAISED as error:  # whatever the student's file raises is the answer's fault
+            return raised(f'the import of "{answer}"', error)
 
 
 def _call(name: str) -> Callable[..., Any]:
@@ -184,7 +184,7 @@ def _of_walk(module: ModuleType) -> Deviation | None:
         try:
             value = formula(*yours)
             module.backward(value)
-        except Exception as error:  # as above
+        except RAISED as error:  # as above
             return raised(said, error)
         if not isinstance(value, module.Value):
             return Deviation("type", f"{said} gives {_kind(value)}, where a Value is expected")
@@ -275,7 +275,7 @@ def _linear(module: ModuleType, shape: tuple[int, ...]) -> Deviation | None:
         if (found := _compared(value.data, wanted)) is not None:
             return Deviation(found.kind, f"{named}: the value: {found}")
         (value * value).sum().backward()
-    except Exception as error:  # as above
+    except RAISED as error:  # as above
         return raised(named, error)
     return _of_gradients(f"{named} (inputs: x, weight, bias)", (mine, layer.weight, layer.bias), theirs)
 
@@ -357,7 +357,7 @@ def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Devia
             one.grad = other.grad = None if (at, step) == (1, 3) else rng.standard_normal(other.data.shape)
         try:
             yours.step()
-        except Exception as error:  # as above
+        except RAISED as error:  # as above
             return raised(f"{said}, step {step}", error)
         references.step()
         for one, other in zip(mine, theirs, strict=True):

@@ -10,8 +10,8 @@ import numpy as np
 from nbgrad.core.tensor.comparison import Deviation
 from nbgrad.lab.engine import PACKAGE
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import raised
 from nbgrad.lab.planted import COUNT, function_with_the_fault
+from nbgrad.lab.running import RAISED, raised
 
 POEM = """\
 Shall I compare thee to a summer's day?
@@ -51,7 +51,7 @@ def _reads_digits(answer: Any) -> Deviation | None:
         if not callable(read):
             return Deviation("type", f"learn has to give a function that reads images, and not a {type(read).__name__}")
         given = np.asarray(read(images[held_out]))
-    except Exception as error:  # whatever the student's function raises is the answer's fault
+    except RAISED as error:  # whatever the student's function raises is the answer's fault
         return raised("learn(images, labels)", error)
     if given.shape != held_out.shape:
         wanted = f"one digit for each of the {len(held_out)} images"
@@ -81,7 +81,7 @@ def _scores(answer: Callable[..., Any], codes: "np.ndarray[Any, Any]") -> "np.nd
     try:
         given = answer(codes)
         found = np.asarray(getattr(given, "data", given), dtype=float)
-    except Exception as error:  # as above
+    except RAISED as error:  # as above
         return raised(f"gpt(codes) with codes of shape {codes.shape}", error)
     wanted = (*codes.shape, len(set(POEM)))
     if found.shape != wanted:
@@ -148,7 +148,7 @@ def _method(answer: Any) -> Deviation | None:
         numbers = rng.standard_normal(shape) * 2
         try:
             found = _of_one(op, formula, numbers)
-        except Exception as error:  # as above
+        except RAISED as error:  # as above
             return raised(f"op or formula with shape {shape}", error)
         if found is not None:
             return found

@@ -71,6 +71,10 @@ class Refused(Exception):
         self.deviation = deviation
 
 
+RAISED = (Exception, SystemExit, GeneratorExit, Endless)
+"""All that the code of an answer may raise."""
+
+
 def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of the student's, and return its result.
 
@@ -87,7 +91,7 @@ def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
             return function(*arguments)
     except Refused:
         raise
-    except (Exception, SystemExit, GeneratorExit, Endless) as error:
+    except RAISED as error:
         found = raised(said, error)
         itself = isinstance(error, TypeError) and error.__traceback__ is not None and not error.__traceback__.tb_next
         more = ". Which parameters does the task name, and in which order?" if itself else ""
