@@ -148,9 +148,9 @@ def test_the_code_of_a_task_is_marked(text: str, marks: str) -> None:
 @pytest.mark.parametrize("source", LESSONS, ids=names(LESSONS))
 def test_no_code_of_a_task_is_left_unmarked(source: Path) -> None:
     for number, exercise in of_lesson(int(source.name[:2])).items():
-        prose = re.sub(r"`[^`]+`", "", marked(exercise.task))
+        prose = re.sub(r"`[^`]+`", "", marked(exercise.text))
         assert not re.search(r"\w\(|\w\.\w*[a-z]|[_*=@{}]", prose), (number, prose)
-        assert marked(exercise.task).replace("`", "") == exercise.task
+        assert marked(exercise.text).replace("`", "") == exercise.text
 
 
 KINDS = ("exercise", "check")
