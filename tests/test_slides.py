@@ -157,6 +157,15 @@ def test_a_long_cell_is_cut_at_an_empty_line() -> None:
         assert slides.high(part) <= slides.LINES
 
 
+def test_a_long_table_is_cut_and_each_piece_has_its_head() -> None:
+    rows = [f"| {number} |" for number in range(10)]
+    assert slides.pieces("\n".join(["| a |", "|---|", *rows])) == [
+        "\n".join(["| a |", "|---|", *rows[:7]]),
+        "\n".join(["| a |", "|---|", *rows[7:]]),
+    ]
+    assert slides.pieces("- a\n" * 9) == ["- a\n" * 9]
+
+
 def test_a_sentence_ends_where_its_marks_are_closed() -> None:
     start = "The rule of `a. B` is **short. And** it has (as it says. Here) "
     start += "more than two lines of a slide, which is quite enough for one point of it."

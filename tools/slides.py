@@ -43,7 +43,7 @@ body { margin: 0; font: 1rem/1.35 system-ui, sans-serif; color: #1a1a2e; backgro
 body > section { display: none; box-sizing: border-box; width: 100vw; height: 100vh; padding: 1.2rem 2rem 1rem;
   flex-direction: column; }
 body > section.shown { display: flex; }
-h1 { font-size: 1.9rem; margin: 3rem 0 1rem; }
+h1 { font-size: 1.7rem; margin: 0 0 .6rem; }
 h2 { font-size: 1.25rem; line-height: 1.2; margin: 0 0 .6rem; color: #1d4ed8; }
 .body { flex: 1; min-height: 0; }
 .body > p, .body li { margin: 0 0 .5rem; }
@@ -192,7 +192,8 @@ class Deck:
             kind = "question" if len(asked[2]) < 350 else "body"
             self.slides.append(Slide(asked[1], f'<div class="{kind}">{question}</div>', demo.markdown_to_html(block)))
         else:
-            self._point(block)
+            for piece in pieces(block):
+                self._point(piece)
 
     def _point(self, block: str) -> None:
         task = self._section.startswith("Exercise") and not self._points
@@ -272,6 +273,14 @@ def blocks(text: str) -> list[str]:
             found[-1] += f"{line}\n"
         depth += line.count("<details") - line.count("</details")
     return [one.strip() for one in found if one.strip()]
+
+
+def pieces(block: str) -> list[str]:
+    """A block; a table with more rows than a slide has room for is cut, and each piece has its head."""
+    head, rows = block.split("\n")[:2], block.split("\n")[2:]
+    if not block.startswith("|") or len(rows) <= LINES // 2:
+        return [block]
+    return ["\n".join([*head, *rows[at : at + LINES // 2]]) for at in range(0, len(rows), LINES // 2)]
 
 
 def shortened(text: str) -> str:
