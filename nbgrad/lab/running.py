@@ -175,6 +175,7 @@ class _Limit:
         self.ended = Event()
         self._lock = Lock()
         self._threads: set[int] = set()
+        self._asked: set[int] = set()  # threads that were asked to raise
         Thread(target=self._watch, name="nbgrad-patience", daemon=True).start()
 
     @contextmanager
@@ -192,7 +193,15 @@ class _Limit:
         sys.settrace(None)
         with self._lock:
             self._threads.discard(own)
-            _raise_in(own, None)
+        if own in self._asked:
+            # The error may wait, or be raised already. To take it back would leave a sign in Python that a thread has
+            # to raise something: it is only taken down when one does, and with it a function that is traced never ends.
+            try:
+                _raise_in(own, Endless)
+                while True:
+                    pass
+            finally:
+                self._asked.discard(own)
 
     def _watch(self) -> None:
         if self.ended.wait(PATIENCE):
@@ -204,6 +213,7 @@ class _Limit:
                 frames = sys._current_frames()
                 for one in self._threads:
                     if anywhere or _may_stop(frames[one]):
+                        self._asked.add(one)
                         _raise_in(one, Endless)
 
 
@@ -230,9 +240,9 @@ def _uninterrupted(call: Callable[[], None]) -> None:
             continue
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Let a thread raise an error at its next line; None takes back an error that it has not raised yet."""
-    pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread), None if error is None else py_object(error))
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    """Let a thread raise an error at its next line, in the place of one that it has not raised yet."""
+    pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread), py_object(error))
 
 
 @contextmanager

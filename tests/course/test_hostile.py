@@ -3,6 +3,7 @@
 import random
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -161,3 +162,23 @@ def test_fifty_grades_of_a_random_check_are_the_same() -> None:
         outcomes.add(lab.check("3.3", at_one_point).reason)
     (reason,) = outcomes
     assert re.search(r"it accepts .*, which is wrong, in \d+ of 12 calls: a wrong slope may agree at some x", reason)
+
+
+TRACED = """
+import nbgrad
+from nbgrad import lab
+from nbgrad.lab import running
+
+def endless(f, x):
+    while True: pass
+
+running.PATIENCE = 0.2
+print(lab.check(1.1, 3).right, lab.check(14.1, endless).kind)
+print(nbgrad.trace(lambda x: x.exp().sum(), nbgrad.ones(3, requires_grad=True)).run is not None)
+"""
+
+
+def test_a_function_can_be_traced_after_a_check_that_ended_or_was_stopped() -> None:
+    """Python would look again and again for an error that another thread had sent and taken back."""
+    done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, check=False, timeout=100)
+    assert done.stdout.splitlines() == ["False raised", "True"], done.stderr
