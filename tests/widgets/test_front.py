@@ -719,9 +719,9 @@ def test_the_table_says_of_a_gradient_what_the_picture_says(opened: Any) -> None
 
 
 @pytest.mark.parametrize(("graph", "where"), [(graphs.stopped, "matmul"), (graphs.changed, "mul")])
-def test_where_the_cell_stopped_is_drawn(opened: Any, graph: Any, where: str) -> None:
+def test_where_a_program_stopped_is_drawn(opened: Any, graph: Any, where: str) -> None:
     tab = opened(page(lay_out(graph()), "stopped"))
-    expect(tab.locator(".nbg-note")).to_contain_text("The cell stopped here")
+    expect(tab.locator(".nbg-note")).to_contain_text("The program stopped here")
     at = tab.locator(".nbg-has-failed, .nbg-has-inplace")
     expect(at).to_have_count(1)
     expect(at).to_have_attribute("aria-label", re.compile(rf"^(z = )?{where},"))

@@ -222,7 +222,7 @@ def test_the_wheel_scrolls_the_page_and_says_how_to_zoom(opened: Any) -> None:
 def test_banners_say_what_matters_first_in_its_colour(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.stopped()), "stopped"))
     error = tab.get_by_test_id("nbgrad-error")
-    expect(error).to_contain_text("The cell stopped here: matmul raised RuntimeError")
+    expect(error).to_contain_text("The program stopped here: matmul raised RuntimeError")
     tab.get_by_test_id("nbgrad-notices").click()
     expect(error).to_have_css("white-space-collapse", "preserve-breaks")
     expect(tab.get_by_test_id("nbgrad-top-finding")).to_have_count(0)  # the finding would repeat the error
