@@ -196,8 +196,9 @@ def test_a_forward_is_drawn_without_a_complaint(shell: InteractiveShell, library
     assert pictures(shown) == 1
     text = shown.outputs[0].data["text/plain"]
     assert "forward only" in text
-    assert "backward" not in text
+    assert "no findings, but no backward ran" in text
     assert "Note" not in text
+    assert "Finding" not in text
 
 
 LOOKS = [

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from textwrap import shorten
 from types import ModuleType
 from typing import Any
 
@@ -142,7 +143,9 @@ class PartJudge:
             return Deviation("type", f'the path of your file is expected: "{path}"')
         file = Path(answer)
         if file.name != f"{self.part}.py" or not file.is_file():
-            return Deviation("type", f'there is no file "{answer}": write the cell into "{path}", and run it')
+            return Deviation(
+                "type", f'there is no file "{shorten(str(answer), 80)}": write the cell into "{path}", and run it'
+            )
         try:
             empty = empty_functions(file.read_text("utf-8"))
             if empty:

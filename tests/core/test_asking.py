@@ -27,6 +27,13 @@ def first(graph: Any) -> Any:
     return next(record for record in graph.records if record.kind == "parameter")
 
 
+def refused(question: Callable[[], Any]) -> bool:
+    """Whether a graph without ``inside_compiled`` refuses a question about compiled functions."""
+    with pytest.raises(RuntimeError, match="inside_compiled"):
+        question()
+    return True
+
+
 QUESTIONS: dict[str, Question] = {
     "answer": lambda graph: bool(graph.answer("weight", graph.w)),
     "answers": lambda graph: graph.answers,
@@ -36,6 +43,10 @@ QUESTIONS: dict[str, Question] = {
     "budget": lambda graph: graph.listener,
     "check_cycle": lambda graph: graph.check_cycle(),
     "closed": lambda graph: graph.closed,
+    "compilation": lambda graph: refused(lambda: graph.compilation),
+    "compiler": lambda graph: graph.compiler,
+    "drawn": lambda graph: graph.drawn,
+    "inside": lambda graph: refused(lambda: graph.inside(first(graph).id)),
     "descendants": lambda graph: graph.descendants(first(graph)),
     "failure": lambda graph: graph.failure(ValueError()),
     "frame": lambda graph: graph.frame,

@@ -33,6 +33,18 @@ OTHERS = {
     "core/symbolic/passes/forms.py": ("ROUNDED SUMS sum_of", "torch: kernels that round alike in each loop; its sums"),
     "core/symbolic/replay.py": ("OPERATORS", "torch: its functions that a sign calls faster"),
     "core/symbolic/surroundings.py": ("_CALLED_BY_PYTHON", "Python: its operators"),
+    "drawing/calls.py": (
+        "_MAKERS _NAMES _binary _inferred _losses _of_several reduced",
+        "other engines: their names of ops, and the operands and settings that they do not tell",
+    ),
+    "drawing/engines.py": ("_SYMBOLS", "other engines: the names of their ops and methods"),
+    "drawing/faults.py": (
+        "CONSTANT _KINKED _ROWS _UNARY _faults_of bounds",
+        "none: the faults that students make in rules",
+    ),
+    "drawing/shares.py": ("_OWN_SUMS", "other engines: ops that sum over a broadcast themselves"),
+    "drawing/value_faults.py": ("_ONE _TWO _WORDS _wrong_reductions", "none: the faults that students make in values"),
+    "lab/engine_checks.py": ("_OPS", "the student's engine: its ops"),
     "lab/lesson_02.py": ("_RULES _PARTS", "the lesson: names in its text"),
     "lab/lesson_03.py": ("_checker", "the lesson: names in its text"),
     "lab/lesson_06.py": ("_READY", "the lesson: what an answer may not use"),

@@ -172,7 +172,7 @@ FAULTY = {
     "unfinished": ("def matmul(a, b):\n    ...\n", "matmul is empty: write it in the place of the ..."),
     "no Python": ("def matmul(", "raised SyntaxError"),
     "raises": ("1 / 0", "raised ZeroDivisionError"),
-    "leaves": ("raise SystemExit", "raised"),
+    "leaves": ("raise SystemExit", "ends Python"),
     "empty": ("", "has no attribute"),
     "no text": ("\udc80", "raised UnicodeDecodeError"),
 }

@@ -59,7 +59,12 @@ def test_a_page_shows_the_same_first_picture_as_a_notebook(name: str) -> None:
         return
     assert {**notebook, "turned": first["turned"]} == first
     assert len(first["description"]["nodes"]) < len(alive["description"]["nodes"])
-    assert unpacked(packed(alive)) == {**sent(alive), **_with_texts(alive)}
+    arrived = unpacked(packed(alive))
+    for one in (arrived, arrived["first"]):
+        assert one is not None
+        for verdict in one["description"]["verdicts"]:
+            del verdict["name"]  # type: ignore[misc]  # it is not sent: it follows from the scope, if that is drawn
+    assert arrived == {**sent(alive), **_with_texts(alive)}
 
 
 def _with_texts(picture: Picture) -> dict[str, Any]:
@@ -158,6 +163,7 @@ def test_a_chain_that_is_too_long_is_cut_into_columns(layers: int) -> None:
 def test_edges_in_columns_lead_from_box_to_box(make: Any) -> None:
     picture = lay_out(make())
     layout = picture["layout"]
+    jumping = {edge for jump in layout["jumps"] for edge in jump["edges"]}
     for edge in picture["description"]["edges"]:
         runs = layout["edges"][edge["id"]]
         if not runs:
@@ -167,7 +173,7 @@ def test_edges_in_columns_lead_from_box_to_box(make: Any) -> None:
             assert box["x"] - 2 <= at[0] <= box["x"] + box["width"] + 2, edge["id"]
             assert box["y"] - 2 <= at[1] <= box["y"] + box["height"] + 2, edge["id"]
         for one, other in pairwise(runs):
-            assert dist(one[-1], other[0]) < 60, "the mark is between"
+            assert edge["id"] in jumping or dist(one[-1], other[0]) < 60, "the mark is between"
         assert all(0 <= x <= layout["width"] and 0 <= y <= layout["height"] for run in runs for x, y in run)
 
 
@@ -222,8 +228,9 @@ def test_edges_have_no_kinks(make: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_edges_turn_round_corners_between_columns(name: str) -> None:
-    """This also holds for the line on the inner side of the corner."""
+def test_edges_turn_round_corners_between_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This also holds for the line on the inner side of the corner, where no signs take the place of long lines."""
+    monkeypatch.setattr("nbgrad.widgets.layout.fitting.with_jumps", lambda _parts, layout, *_: layout)
     layout = lay_out(NETWORKS[name]())["layout"]
     turns = 0
     for run in (run for runs in layout["edges"].values() for run in runs):
