@@ -18,6 +18,7 @@ from tests.run.commands import python
 
 pytestmark = [
     pytest.mark.once,
+    pytest.mark.rotated(2),
     pytest.mark.filterwarnings("default"),  # those of the packages are their own
 ]
 lightning_is_there = pytest.mark.more("lightning")
