@@ -893,6 +893,7 @@ def test_a_compiled_module_runs_as_compiled_and_is_one_op() -> None:
     from torch._dynamo.utils import counters
 
     torch._dynamo.reset()
+    counters.clear()  # of other tests
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh())
     run, x = torch.compile(net, backend="aot_eager"), torch.randn(5, 3)
     with AutogradGraph():  # the first call may come inside a graph
