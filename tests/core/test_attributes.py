@@ -47,6 +47,7 @@ MAKERS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PUBLIC)
 def test_each_attribute_is_there_or_its_error_says_what_to_write(name: str) -> None:
     ours = nbgrad.arange(4.0).reshape(2, 2).to(torch.complex64 if name == "imag" else torch.float32)
@@ -68,6 +69,7 @@ FACTS = sorted(
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("made", MAKERS)
 @pytest.mark.parametrize("name", [*FACTS, "dim_order", "dtype", "itemsize", "layout", "nbytes", "ndim", "shape"])
 def test_a_fact_is_the_same_as_torchs(name: str, made: str) -> None:

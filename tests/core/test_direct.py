@@ -79,6 +79,7 @@ def only_applies(rule: Function) -> Function | None:
 every_row = pytest.mark.parametrize("row", OPS.values(), ids=OPS)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.once
 @every_row
 def test_a_row_that_only_calls_a_function_of_torch_names_it(row: Op) -> None:
@@ -86,6 +87,7 @@ def test_a_row_that_only_calls_a_function_of_torch_names_it(row: Op) -> None:
     assert row.kernel is (function or row.forward), "say kernel= in @op"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.once
 @every_row
 def test_a_rule_that_only_applies_an_operator_names_it(row: Op) -> None:

@@ -36,6 +36,7 @@ def constant(row: Op) -> set[str]:
     return {name for name, given in found.items() if all(same(given[0], one) for one in given)}
 
 
+@pytest.mark.sampled(4)
 @every_row
 def test_samples_vary_every_setting_or_the_row_says_why_not(row: Op) -> None:
     assert constant(row) == set(row.unvaried), "add samples to the row, or a reason to its unvaried"

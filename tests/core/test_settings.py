@@ -147,6 +147,7 @@ def test_torchs_function_of_our_tensor_takes_the_names_of_before_too() -> None:
         assert torch.nn.functional.softmax(x).sum().item() == pytest.approx(1.0)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.defaults and not row.listed])
 def test_a_setting_that_is_given_twice_is_an_error_that_names_it(name: str) -> None:
     row, setting = OPS[name], next(iter(OPS[name].defaults))

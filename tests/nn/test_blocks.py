@@ -65,6 +65,7 @@ def compare(ours: Any, theirs: Any, inputs: list[Any], change: Any = torch.clone
     same(list(mine.values()), list(yours.values()), tolerance)
 
 
+@pytest.mark.sampled(4)
 @WARNS
 @pytest.mark.parametrize("name", COMPARED)
 def test_initial_values_and_keys_are_torchs(name):
@@ -100,6 +101,7 @@ def test_single_precision_is_torchs(name):
     compare(*matched(TABLE[name].make, torch.float32), inputs, tolerance={"equal_nan": True})
 
 
+@pytest.mark.sampled(4)
 @WARNS
 @pytest.mark.parametrize("name", COMPARED)
 def test_repr_is_torchs(name):

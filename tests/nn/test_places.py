@@ -32,6 +32,7 @@ def after(function: Any, text: str) -> int:
     return next(number for number, line in enumerate(source, first) if text in line)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", TABLE)
 def test_every_op_of_a_block_comes_from_the_line_that_called_it(name: str) -> None:
@@ -154,6 +155,7 @@ HANDED_ON = {
 """Blocks whose forward does not call the given functions itself."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", blocks(), ids=lambda kind: kind.__qualname__)
 def test_a_block_that_is_given_functions_says_so(kind: type[Module]) -> None:
     taken = [str(one.annotation) for one in inspect.signature(kind).parameters.values()]

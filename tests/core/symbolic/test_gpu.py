@@ -122,6 +122,7 @@ def test_loop_nests_leave_the_gpu_to_torch() -> None:
 CPU_ONLY = frozenset(("quantize_per_channel", "quantize_per_tensor"))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", sorted(OPS.keys() - CPU_ONLY))
 def test_a_row_computes_the_same_as_a_program(name: str) -> None:
     """Atomic additions run in another order each time, so the last digits of sums differ."""
