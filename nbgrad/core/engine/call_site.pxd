@@ -55,8 +55,21 @@ cpdef Place user_place()
 
 cpdef Place own_place()
 
-@cython.locals(frame=FrameType, above=FrameType)
+@cython.locals(frame=FrameType, own=FrameType, place=Place)
+cpdef tuple places()
+
+@cython.final
+cdef class CallSites:
+    cdef dict _numbers
+    cdef tuple _last
+    cdef Py_ssize_t _number
+    @cython.locals(last=tuple, place=Place, own=Place)
+    cpdef Py_ssize_t number(self, tuple pair) except -1
+
 cpdef FrameType own_frame()
+
+@cython.locals(above=FrameType)
+cdef FrameType _own_above(FrameType frame)
 
 @cython.locals(made=Place)
 cdef Place _place_in(FrameType frame)

@@ -42,9 +42,39 @@ def own_place() -> Place:
     return _place_in(own_frame())
 
 
+def places() -> tuple[Place, Place]:
+    """``user_place()`` and ``own_place()``."""
+    frame = user_frame()
+    own = _own_above(frame)
+    place = _place_in(frame)
+    return place, place if own is frame else _place_in(own)
+
+
+class CallSites:
+    """Numbers the pairs of ``places()`` from 0. A loop mostly asks for the one of the last time, which costs least."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, int, int, int], int] = {}
+        self._last: tuple[Place, Place] | None = None
+        self._number = 0
+
+    def number(self, pair: tuple[Place, Place]) -> int:
+        """The number of this pair; for a new one it is how many there were."""
+        place, own = pair
+        last = self._last
+        if last is None or not (place.same(last[0]) and own.same(last[1])):
+            self._last = pair
+            self._number = self._numbers.setdefault((*place.instruction, *own.instruction), len(self._numbers))
+        return self._number
+
+
 def own_frame() -> FrameType:
     """The innermost running frame of no installed package; ``user_frame()`` where there is none."""
-    frame = above = user_frame()
+    return _own_above(user_frame())
+
+
+def _own_above(frame: FrameType) -> FrameType:
+    above = frame
     while in_library(above.f_code.co_filename):
         if above.f_back is None:
             return frame

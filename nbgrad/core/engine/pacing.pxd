@@ -1,1 +1,2 @@
-# Compiled as it stands.
+cdef class Pacer:
+    pass

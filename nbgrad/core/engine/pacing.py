@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from nbgrad.core.backend.function_mode import muted, traced
+from nbgrad.core.backend.function_mode import is_heard, muted, traced
 
 
 class Pacer:
@@ -65,11 +65,18 @@ def step_ended() -> None:
 
 def number_in(tensor: Any) -> float | torch.Tensor | None:
     """The number in ``tensor``, if it has one; a tensor of its own where reading it would be to wait for a device."""
-    return None if traced() else _number_in(tensor)
-
-
-@muted
-def _number_in(tensor: Any) -> float | torch.Tensor | None:
-    if type(tensor) is not torch.Tensor or tensor.numel() != 1 or not tensor.is_floating_point() or tensor.is_meta:
+    if type(tensor) is not torch.Tensor or traced():
         return None
-    return tensor.detach().item() if tensor.is_cpu else tensor.detach().reshape(())
+    return _unheard_number_in(tensor) if is_heard() else _number_in(tensor)
+
+
+def _number_in(tensor: torch.Tensor) -> float | torch.Tensor | None:
+    if tensor.numel() != 1:
+        return None
+    if tensor.is_cpu:  # each loss of a loop comes here: there are no more calls of torch than it takes
+        number = tensor.item()
+        return number if isinstance(number, float) else None
+    return tensor.detach().reshape(()) if tensor.is_floating_point() and not tensor.is_meta else None
+
+
+_unheard_number_in = muted(_number_in)

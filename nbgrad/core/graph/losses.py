@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from nbgrad.core.engine.call_site import CallSites
 from nbgrad.core.engine.pacing import number_in
 from nbgrad.core.engine.place import Place
 
@@ -73,44 +74,40 @@ class LossRecorder:
         self._values = array("d")
         self._lines = array("H")
         self._places: list[Place] = []
-        self._known: dict[tuple[int, ...], int] = {}
+        self._sites = CallSites()
         self._inner: dict[tuple[int, int], list[tuple[int, Place]]] = {}  # by the user's line, those that it leads to
         self._levels: list[_Level] = []
         self._far: list[tuple[int, torch.Tensor]] = []
         self._copies: list[tuple[list[int], torch.Tensor, Any]] = []
 
-    def note(self, roots: tuple[Any, ...], place: Place, own: Place) -> bool:
-        """A backward from ``roots`` has ended, called at ``place``, for the user's ``own`` line.
+    def note(self, roots: tuple[Any, ...], at: tuple[Place, Place]) -> bool:
+        """A backward from ``roots`` has ended, called ``at`` a line for the user's own one, as ``places()`` gives them.
 
         Return whether a loss leaps, as far as that is known by now.
         """
-        line = self._known.get((*place.instruction, *own.instruction))
-        if line is None:
-            line = self._new(place, own)
+        line = min(self._sites.number(at), _LINES - 1)
+        if line == len(self._places):
+            self._add(*at)
         value = number_in(roots[0]) if len(roots) == 1 else None
         self._lines.append(line if value is not None else line + _NONE)
         self._values.append(value if isinstance(value, float) else torch.nan)
         if isinstance(value, float):
-            return self._levels[line].leaps(value)
+            level = self._levels[line]
+            return level.leaps(value)
         if value is None:
             return False
         self._far.append((len(self._values) - 1, value))
         return self._copied() if len(self._far) >= _READ else False
 
-    def _new(self, place: Place, own: Place) -> int:
-        """The number of a line that was not known yet."""
-        line = len(self._places)
-        if line >= _LINES:
-            return _LINES - 1
-        self._known[*place.instruction, *own.instruction] = line
+    def _add(self, place: Place, own: Place) -> None:
+        """Make a line known."""
         self._levels.append(_Level())
         alike = self._inner.setdefault(own.instruction, [])
-        alike.append((line, place))
+        alike.append((len(self._places), place))
         self._places.append(own)
         if len(alike) > 1:
             for other, inner in alike:
                 self._places[other] = inner
-        return line
 
     def _copied(self) -> bool:
         """Copy those on the device, and look at the copies that have arrived."""

@@ -9,8 +9,8 @@ from collections import deque
 from time import perf_counter
 from typing import Any
 
-from nbgrad.core.engine import pacing
-from nbgrad.core.engine.call_site import own_place, user_place
+from nbgrad.core.engine.call_site import CallSites, places
+from nbgrad.core.engine.pacing import Pacer
 from nbgrad.core.engine.rounds import Rounds, rounds
 from nbgrad.core.engine.state import current
 from nbgrad.core.graph.losses import LossRecorder
@@ -57,7 +57,7 @@ _BLIND = 64
 """If the rounds of a loop are not known, they are looked for again after 1, 2, 4 ... and at most so many steps."""
 
 
-class Pace(pacing.Pacer):
+class Pace(Pacer):
     """Decides after each step of a loop whether the graph records the next one.
 
     A step ends with that of an optimizer; where several take turns, as in a GAN, with the last of them. Without an
@@ -86,8 +86,9 @@ class Pace(pacing.Pacer):
         self._steps = self._backwards = 0
         self._stepping = self._alone = False
         self._summed = 0  # how many backwards have added to a ``.grad``
-        self._optimizers: dict[tuple[int, ...], int] = {}  # by the line of the step, the number of the last backward
-        self._seen: set[tuple[int, ...]] = set()  # those that have stepped in this step of the loop
+        self._sites = CallSites()  # of the steps of optimizers
+        self._optimizers: dict[int, int] = {}  # by the number of the line of the step, that of the last backward
+        self._seen: set[int] = set()  # those that have stepped in this step of the loop
         self._left = FIRST if every is None else 2  # how many more are to be recorded
         self._recorded: list[float] = []  # the seconds of the recorded ones, until the plain ones are known
         self._plain: deque[float] = deque(maxlen=31)
@@ -123,7 +124,7 @@ class Pace(pacing.Pacer):
         """Count it, and keep its loss."""
         self._backwards += 1
         try:
-            self._leapt = self.losses.note(roots, user_place(), own_place()) or self._leapt
+            self._leapt = self.losses.note(roots, places()) or self._leapt
             if self.rests:
                 self._rest.passed()
             within = differentiable or self._stepping  # what was created is still to be differentiated
@@ -152,7 +153,11 @@ class Pace(pacing.Pacer):
         """A step of the loop has ended, if all optimizers have stepped that take part in it."""
         self._stepping = False
         try:
-            line = (*user_place().instruction, *own_place().instruction)
+            line = self._sites.number(places())
+            if len(self._optimizers) == 1 and line in self._optimizers:
+                self._optimizers[line] = self._backwards
+                self._step_ended()
+                return
             self._seen.add(line)
             waits = [one for one, last in self._optimizers.items() if last > self._backwards - _TOGETHER]
             self._optimizers[line] = self._backwards
