@@ -698,7 +698,8 @@ def _empty(graph: AutogradGraph) -> str:
         )
     return (
         "Nothing was recorded: no op ran here on a tensor that needs a gradient. "
-        "Make one with requires_grad=True: nbgrad.tensor(..., requires_grad=True), or torch's own."
+        "Make one with requires_grad=True: nbgrad.tensor(..., requires_grad=True), or torch's own. "
+        "nbgrad.draw(root) draws what an engine of your own has computed."
     )
 
 

@@ -215,6 +215,23 @@ def test_order_of_calls(lib: Any) -> None:
     assert unjudged(graph, "order of calls") == "no optimizer, no scheduler and no clipping was called"
 
 
+@pytest.mark.parametrize("late", [True, False])
+def test_a_call_after_the_step_counts_though_the_graph_rests_by_then(lib: Any, late: bool) -> None:
+    net = lib.nn.Linear(4, 1)
+    optimizer = lib.optim.SGD(net.parameters(), lr=0.1)
+    with nbgrad.AutogradGraph(every=10) as graph:
+        for _ in range(25):
+            optimizer.zero_grad()
+            net(lib.ones(2, 4)).square().mean().backward()
+            if not late:
+                lib.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            if late:
+                lib.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    found = [one.text for one in graph.findings() if one.kind == "early call"]
+    assert ["comes after step()" in text for text in found] == [True] * late
+
+
 def test_steps(lib: Any) -> None:
     said = looked(trained(lib, steps=12), "steps")
     assert said.startswith("10 measured steps by SGD (lr=0.05), which typically changed the parameters by ")

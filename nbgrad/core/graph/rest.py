@@ -68,6 +68,7 @@ class Rest:
         if not self.is_here(state) or state.observers != self._observers:
             return False
         self._secure()
+        self.listener.training.cut.append(self.listener.backwards)
         begin_to_rest(id(self))
         if self._followed is not None:
             unfollow_to(self._followed)

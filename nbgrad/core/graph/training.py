@@ -236,6 +236,7 @@ class TrainingRecorder:
         evaluates: whether a step runs backwards itself, as that of LBFGS does.
         ends: for each of the first backwards, the id of the newest op at its end.
         derived: the numbers of those whose gradients can be differentiated, so that their graphs are kept on purpose.
+        cut: the numbers of the last recorded ones after which the graph rested: the calls after the step are not known.
     """
 
     def __init__(self) -> None:
@@ -244,6 +245,7 @@ class TrainingRecorder:
         self.logs: dict[int, OptimizerLog] = {}
         self.ends: list[int] = []
         self.derived: set[int] = set()
+        self.cut: deque[int] = deque(maxlen=_RECENT)
         self.evaluates = False
         self._alive: dict[int, Any] = {}
 

@@ -65,10 +65,8 @@ def _slips(case: Examination) -> Iterator[tuple[str, str, LoopCall]]:
     if not case.graph.backwards:
         return
     scaled = any(call.kind == "unscale" for call in calls)
-    last = case.graph.recorded
-    for number, group in groupby(case.training.recent, key=lambda call: call.backwards):
-        if number >= last - 1:  # what the loop does now: a fault may have been mended
-            yield from _clips(list(group), number, now=number == last)
+    for number, group, now in _last_steps(case):
+        yield from _clips(group, number, now=now)
     if not scaled:  # a scaler leaves out steps
         yield from _schedules(calls)
     steps = [call for call in calls if call.kind == ("unscale" if scaled else "step")]
@@ -77,6 +75,24 @@ def _slips(case: Examination) -> Iterator[tuple[str, str, LoopCall]]:
         yield from _drops(calls, steps)
     if case.alone and not scaled and not case.training.evaluates:
         yield from _unscaled(case, calls)
+
+
+def _last_steps(case: Examination) -> Iterator[tuple[int, list[LoopCall], bool]]:
+    """By the number of the backward before them, the calls that say what the loop does now, and whether it does so.
+
+    A fault of an earlier step may have been mended. If the graph rested after the last step, the last one of the same
+    line that was seen whole counts, too.
+    """
+    last, cut = case.graph.recorded, case.training.cut
+    groups = [(number, list(group)) for number, group in groupby(case.training.recent, key=lambda call: call.backwards)]
+    lines = {at.place.instruction for number, group in groups if number == last for at in group if at.kind == "step"}
+    whole = last
+    for number, group in groups if last in cut else ():
+        if number not in cut and any(one.kind == "step" and one.place.instruction in lines for one in group):
+            whole = number
+    for number, group in groups:
+        if number >= last - 1 or number == whole:
+            yield number, group, number in (last, whole)
 
 
 def _clips(calls: list[LoopCall], number: int, *, now: bool) -> Iterator[tuple[str, str, LoopCall]]:
