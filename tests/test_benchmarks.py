@@ -83,7 +83,7 @@ def test_everything_is_on_the_device_that_is_asked_for(
     assert {one.device.type for one in (found if isinstance(found, list) else [found])} == {"meta"}
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 @pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True")
 @pytest.mark.parametrize("name", [*programs.SMALL, "program-mlp"])
 def test_a_program_computes_what_the_others_compute(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_a_gpt_of_full_size_has_as_many_parameters_as_gpt_2_small() -> None:
     assert sum(one.numel() for one in held) == 124_439_808
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("make", [partial(one_step.encoder, 1, 2), partial(one_step.residual, 2, 32)])
 def test_a_recorded_cell_takes_the_same_step(make: Callable[[], one_step.Program]) -> None:
     plain, recorded = (one_step.contender(make, recorded=recorded) for recorded in (False, True))

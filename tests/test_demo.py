@@ -12,6 +12,7 @@ from tools.demo import build, remote_references, to_page
 pytestmark = pytest.mark.once
 
 
+@pytest.mark.rotated(3)
 def test_a_notebook_becomes_a_page_that_loads_nothing(tmp_path: Path) -> None:
     text = "# A <title>\n\nInline $a^2$, on its own line:\n\n$$\\frac{1}{2}$$\n\n[a link](http://elsewhere.invalid)"
     notebook = new_notebook(cells=[new_markdown_cell(text), new_code_cell("6 * 7")])

@@ -148,6 +148,7 @@ def parameters(function: Any) -> list[str] | None:
         return None
 
 
+@pytest.mark.rotated(3)
 def test_a_type_checker_knows_the_functions(tmp_path: Path) -> None:
     (tmp_path / "calls.py").write_text(CALLS)
     command = [sys.executable, "-m", "mypy", str(tmp_path / "calls.py")]

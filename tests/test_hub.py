@@ -426,6 +426,7 @@ LESSON = """{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [
 {"cell_type": "code", "id": "d", "metadata": {}, "outputs": [], "execution_count": null, "source": "LAST"}]}"""
 
 
+@pytest.mark.rotated(3)
 def test_kernels_run_a_lesson(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -514,6 +514,7 @@ def kinds(cell: nbformat.NotebookNode) -> list[str]:
     ]
 
 
+@pytest.mark.rotated(3)
 def test_in_a_kernel_the_graph_follows_the_result(executed: nbformat.NotebookNode) -> None:
     assert kinds(executed.cells[1]) == ["execute_result", SVG, VIEW, "display_data"]  # the script of a saved notebook
     assert executed.cells[1].outputs[2].data["text/plain"] == ""

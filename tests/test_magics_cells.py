@@ -73,6 +73,7 @@ def whole(shell: InteractiveShell) -> bool:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "cells",
     [
@@ -232,6 +233,7 @@ def test_a_long_forward_has_one_line(shell: InteractiveShell, library: str) -> N
     assert pictures(looped) == 1, "a loop is folded"
 
 
+@pytest.mark.rotated(3)
 def test_three_cells_in_a_kernel() -> None:
     cells = [f"%load_ext nbgrad\n{SETUP.replace('LIB', 'torch')}\n%autograd on", FORWARD, LOSS, BACKWARD]
     notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])

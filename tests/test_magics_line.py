@@ -213,6 +213,7 @@ def executed() -> nbformat.NotebookNode:
     return notebook
 
 
+@pytest.mark.rotated(3)
 def test_in_a_kernel_every_cell_is_recorded(executed: nbformat.NotebookNode) -> None:
     texts = [
         [output.data["text/plain"] for output in cell.outputs if output.output_type != "stream"]

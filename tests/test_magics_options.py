@@ -144,6 +144,7 @@ def test_history(shell: InteractiveShell) -> None:
             assert [frame.number for frame in graph.history] == numbers
 
 
+@pytest.mark.rotated(3)
 def test_every(shell: InteractiveShell) -> None:
     for option, numbers in (("--every 5", [1, 2, 3, 6, 7, 11, 12]), ("--every 1", list(range(1, 13)))):
         for _, _, graph in both(shell, option, NET.replace("range(3)", "range(12)") + "    net.zero_grad()\n"):
@@ -163,6 +164,7 @@ def test_cost(shell: InteractiveShell) -> None:
             assert graph.pace.cost == cost
 
 
+@pytest.mark.rotated(3)
 def test_watch(shell: InteractiveShell) -> None:
     for option, watched in (("--no-watch", False), ("--watch", True)):
         for _, _, graph in both(shell, option):
@@ -200,7 +202,7 @@ def test_time(shell: InteractiveShell) -> None:
             assert not re.search(r"\d [µm]?s\b", still["image/svg+xml"] + still["text/plain"]), "it would never repeat"
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_ask(shell: InteractiveShell) -> None:
     for option, missing in (("--ask loss", ["loss"]), ("--ask weight", [])):
         for _, captured, graph in both(shell, option):
@@ -211,6 +213,7 @@ def test_ask(shell: InteractiveShell) -> None:
         assert "∇ ?" in shown(captured)[0]
 
 
+@pytest.mark.rotated(3)
 def test_ranks(shell: InteractiveShell, tmp_path: Path) -> None:
     assert "there is none: call torch.distributed" in run(shell, f"%%autograd --ranks\n{NET}")[1].stderr
     dist = torch.distributed
@@ -234,6 +237,7 @@ def test_ranks(shell: InteractiveShell, tmp_path: Path) -> None:
         dist.destroy_process_group()
 
 
+@pytest.mark.rotated(3)
 def test_anomaly(shell: InteractiveShell) -> None:
     for option, message in (("--anomaly", "log made nan"), ("--no-anomaly", None)):
         cells = [f"%%autograd {option} --view none\nimport nbgrad\ny = nbgrad.tensor([-1.0], requires_grad=True).log()"]
@@ -247,6 +251,7 @@ def test_anomaly(shell: InteractiveShell) -> None:
             assert current() == State()
 
 
+@pytest.mark.rotated(3)
 def test_strict_broadcast(shell: InteractiveShell) -> None:
     add = "nbgrad.tensor([[1.0], [2.0]], requires_grad=True) + nbgrad.tensor([1.0, 2.0])"
     for cell in (
@@ -277,7 +282,7 @@ def test_inside_compiled(shell: InteractiveShell) -> None:
             assert ("compiled by eager" in text) == setting
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_stages(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {"fold": (boxes, "clipped"), "place": (pipeline, "answered"), "render": (svg, "_header")}
     for late, (owner, name) in slow.items():

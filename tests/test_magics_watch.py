@@ -291,6 +291,7 @@ def test_without_a_notebook_there_is_nothing_to_draw_in(monkeypatch: pytest.Monk
         nbgrad.watch(nbgrad.nn.Linear(1, 1))
 
 
+@pytest.mark.rotated(3)
 def test_in_a_kernel_it_sees_the_cells_that_follow() -> None:
     cells = [
         f"{NET}\nlive = nbgrad.watch(net)",

@@ -34,6 +34,7 @@ def lessons(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.rotated(3)
 def test_each_lesson_is_a_page_and_one_leads_to_them(
     lessons: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

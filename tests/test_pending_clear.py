@@ -64,7 +64,7 @@ def plain() -> list[nbformat.NotebookNode]:
     return executed([cell.replace("nbgrad.record()", "nbgrad.record(view='none')") for cell in CELLS.values()])
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("way", ["a cell", "every cell"])
 def test_a_pending_clear_belongs_to_the_next_output_of_the_user(way: str, plain: list[nbformat.NotebookNode]) -> None:
     names = list(CELLS)
@@ -76,6 +76,7 @@ def test_a_pending_clear_belongs_to_the_next_output_of_the_user(way: str, plain:
             assert any(SVG in output.get("data", {}) for output in after.outputs), name
 
 
+@pytest.mark.rotated(3)
 def test_unloading_sends_what_is_kept() -> None:
     cells = executed(
         [

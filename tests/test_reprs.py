@@ -192,6 +192,7 @@ def test_what_the_user_had_registered_comes_back(one_shell: InteractiveShell) ->
     assert formatter.type_printers.pop(Reduction) is mine
 
 
+@pytest.mark.rotated(3)
 def test_in_a_kernel_they_display() -> None:
     cells = [
         "import nbgrad\nnbgrad.tensor([1.0])",

@@ -94,6 +94,7 @@ def ran(folder: Path, *options: str, tests: str = TESTS) -> tuple[dict[str, set[
     return cases, done.stdout
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("processes", [0, 2])
 def test_sampled_leaves_out_cases_of_the_marked_tests_alone(tmp_path: Path, processes: int) -> None:
     cases, said = ran(tmp_path, "--sampled", "--turn", "3", "-n", str(processes))
@@ -123,6 +124,7 @@ def test_sample_leaves_out_cases_of_all_tests_and_without_it_all_run(tmp_path: P
     assert "takes others" not in said
 
 
+@pytest.mark.rotated(3)
 def test_functions_leaves_out_whole_test_functions_and_two_turns_run_all(tmp_path: Path) -> None:
     first, second = (ran(tmp_path, "--functions", "2", "--sample", "10", "--turn", str(turn))[0] for turn in (3, 4))
     names = ["test_many", "test_each", "test_one"]
@@ -164,6 +166,7 @@ def test_not_there():
 """
 
 
+@pytest.mark.rotated(3)
 def test_what_needs_a_package_is_skipped_without_it_but_not_where_it_was_asked_for(tmp_path: Path) -> None:
     cases, said = ran(tmp_path, tests=NEEDING)
     assert cases == {"test_there": {0}}

@@ -12,7 +12,7 @@ SEED = 20_000
 ONE_IN = 5  # of the cases, where a part of the tests' cases runs
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("name", sweep.names())
 def test_a_sweep_finds_nothing(name, pytestconfig):
     every, options = import_module(f"tests.sweeps.{name}").CASES, pytestconfig.option

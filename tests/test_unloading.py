@@ -14,13 +14,13 @@ def ran(program: str) -> str:
     return done.stdout
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_unloading_leaves_nothing_behind() -> None:
     said = ran("from tests import unloading\nunloading.main()")
     assert said.count("differences []\nplaces []\n") == 2, said
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_what_an_earlier_import_did_stays() -> None:
     said = ran(IMPORTED)
     assert said.count("differences []\nplaces []\n") == 2, said

@@ -100,6 +100,7 @@ def test_they_draw_and_compute_in_threads(kernels: list[tuple[Any, Any]]) -> Non
     assert asked(client, "torch.get_num_threads()") == 2
 
 
+@pytest.mark.rotated(3)
 def test_they_share_their_memory(kernels: list[tuple[Any, Any]]) -> None:
     for _, client in kernels:
         memory = memory_of(asked(client, "__import__('os').getpid()"))

@@ -978,7 +978,7 @@ print("the end")
 UNWRITTEN = "nbgrad: late.svg was not written: its block was still open when Python ended. "
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize(
     ("opened", "said"),
     [

@@ -107,6 +107,7 @@ def updates(graph: AutogradGraph) -> dict[int, list[float | None]]:
     return {frame.number: [record.update for record in frame.parameters] for frame in graph.history}
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(("steps", "frames", "late"), [(40, 21, [33]), (1000, 35, [33, 65, 129, 257, 513])])
 def test_the_step_after_the_first_frames_and_some_of_the_others_is_measured(
     steps: int, frames: int, late: list[int]

@@ -38,7 +38,7 @@ MOST = 150
 """How many instructions of other modules are interrupted in each scenario. The sweep ``interrupts`` runs them all."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("make", [*ENGINE, *BLOCKS], ids=lambda make: make.__name__)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_interrupt_at_any_instruction_leaves_nothing_switched(make: Callable[[], Callable[[], Any]]) -> None:
@@ -67,6 +67,7 @@ PICTURED = 16
 """How many instants of each picture are interrupted. After each one, the picture must be drawn the same."""
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("make", PICTURES, ids=lambda make: make.__name__)
 def test_a_picture_that_was_interrupted_is_the_same_when_it_is_drawn_again(
     make: Callable[[], Callable[[], Any]],
@@ -448,7 +449,7 @@ def test_an_interrupted_trace_hides_no_call_of_torch_from_the_next_one(name: str
     tracing()()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", ["release", "_released", "restore_modules", "release_settings", "restore"])
 def test_an_interrupt_at_the_end_of_a_trace_leaves_the_tensors_their_data(name: str) -> None:
     run = tracing()

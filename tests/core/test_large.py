@@ -176,7 +176,7 @@ def deepest(dialect: Any, call: Callable[[Any], object]) -> int:
     return few
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 @DIALECTS
 def test_modules_in_a_graph_may_be_nested_as_deeply_as_without(dialect: Any, tmp_path: Path) -> None:
     def run() -> None:

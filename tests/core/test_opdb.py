@@ -57,6 +57,7 @@ def test_a_reason_is_that_of_an_entry() -> None:
     assert opdb.UNSETTLED.keys() <= opdb.read_different().keys()
 
 
+@pytest.mark.rotated(3)
 @of_that_torch
 def test_every_listed_case_agrees(results: dict[str, Result]) -> None:
     agreed = results.keys() & opdb.read_agreed()

@@ -337,7 +337,7 @@ for how in ("plain", "watched", "unwatched"):
 """
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the kernel does not say how much memory was used")
 @pytest.mark.parametrize(("dtype", "number"), [("float32", "nan"), ("bfloat16", "1"), ("bfloat16", "nan")])
 def test_a_process_grows_by_no_more_than_pieces_when_a_graph_closes(dtype: str, number: str) -> None:

@@ -92,6 +92,7 @@ class Twins(Items):
         return self.make(index)  # type: ignore[call-arg]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("make", "method"), [(in_a_dict, "fork"), (a_result, "fork"), (a_result, "spawn"), (a_result, "forkserver")]
 )
@@ -204,6 +205,7 @@ def fill(tensor: Any, net: nn.Module) -> None:
             parameter.fill_(3.0)
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_shared_memory_is_seen_by_both(method: str) -> None:
     tensor, net = nbgrad.zeros(3), nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))

@@ -97,6 +97,7 @@ def test_an_installed_package_brings_its_own(tmp_path: Path, monkeypatch: pytest
     assert course.copy(tmp_path / "lessons") == [tmp_path / "lessons" / "01.ipynb"]
 
 
+@pytest.mark.rotated(3)
 def test_the_command_as_a_module(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "nbgrad", "lab", str(tmp_path), "--no-open"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)

@@ -46,6 +46,7 @@ def waiting():
     dist.recv(torch.ones(1), 0)
 
 
+@pytest.mark.rotated(3)
 def test_what_processes_print_and_write(capsys: pytest.CaptureFixture[str]) -> None:
     done = processes.run(total, helper, size=3)
     assert capsys.readouterr().out == "".join(f"rank {rank}: 111.0 3 ×\n" for rank in range(3))

@@ -340,6 +340,7 @@ except AttributeError as error:
 """
 
 
+@pytest.mark.rotated(3)
 def test_without_the_package_of_a_trainer_the_error_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", BARE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

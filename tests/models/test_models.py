@@ -53,6 +53,7 @@ def test_what_is_wrong_when_converted_is_reported(ran: Ran, program: str) -> Non
     assert (result.converted, result.message) == CONVERTED[program]
 
 
+@pytest.mark.rotated(3)
 def test_every_program_has_one_result_also_after_one_that_ends_the_process(ran: Ran) -> None:
     assert [result.program for result in ran.results] == list(RECORDED)
 

@@ -18,6 +18,7 @@ from nbgrad.widgets.describe import outline
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.rotated(3)
 def test_no_function_of_the_recorder_that_raises_is_noticed_by_the_program(request: pytest.FixtureRequest) -> None:
     cases = "4" if request.config.option.sampled else "12"
     command = [sys.executable, "-m", "tests.recorder.fault_injection", "--cases", cases]

@@ -89,6 +89,7 @@ def test_the_numbers_are_those_of_the_same_loop_in_full() -> None:
     assert all([one.gradient for one in frame.records] == norms[frame.number] for frame in paced.history)
 
 
+@pytest.mark.rotated(3)
 def test_the_first_steps_are_recorded_and_then_as_many_as_the_cost_allows(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -562,7 +563,7 @@ def test_options_that_see_every_op_record_every_step(loop: Loop) -> None:
         assert graph.recorded == 12
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_a_long_loop_keeps_its_memory(loop: Loop) -> None:
     begin, found = living(), list[int]()
     with AutogradGraph(every=3, history=8) as graph:

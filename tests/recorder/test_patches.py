@@ -317,6 +317,7 @@ print([record.op.name for record in graph.records if record.op is not None])
 """
 
 
+@pytest.mark.rotated(3)
 def test_a_graph_opens_while_another_thread_imports_the_compiler() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

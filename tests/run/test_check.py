@@ -108,6 +108,7 @@ def test_sarif_has_what_the_standard_requires(findings: list[Finding]) -> None:
     assert json.loads(FORMATS["sarif"]([]))["runs"][0]["results"] == []
 
 
+@pytest.mark.rotated(3)
 def test_findings_are_alone_on_stdout_and_decide_the_status(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(training("nn.Identity()", "import os; os.system('echo from a child')"))
     result = nbgrad("check", "--format", "json", "train.py", "2", cwd=tmp_path)
@@ -117,7 +118,7 @@ def test_findings_are_alone_on_stdout_and_decide_the_status(tmp_path: Path) -> N
     assert result.stderr.splitlines() == ["from a child", "from a child", "the loss is True"]
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_the_least_severity_can_be_chosen_and_findings_go_to_a_file(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(training("nn.Identity()"))
     words = ("check", "--fail-on", "error", "--output", "found.sarif", "--format", "sarif", "train.py")
@@ -127,7 +128,7 @@ def test_the_least_severity_can_be_chosen_and_findings_go_to_a_file(tmp_path: Pa
     assert len(json.loads((tmp_path / "found.sarif").read_text("utf-8"))["runs"][0]["results"]) == 1
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_an_error_of_the_program_is_a_finding_and_its_status_is_kept(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(training(after="raise SystemExit(3) if step else KeyError('gone')"))
     result = nbgrad("check", "train.py", cwd=tmp_path)

@@ -777,7 +777,7 @@ def run(*arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_reading_runs_no_code_and_needs_no_other_package(graph: AutogradGraph, tmp_path: Path) -> None:
     """No code is compiled or run, no class is looked up for a pickle, no process begins and no file is written."""
     again(graph, tmp_path)

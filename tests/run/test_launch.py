@@ -90,6 +90,7 @@ def test_a_terminal_shows_one_line_while_it_runs(tmp_path: Path) -> None:
     assert re.search(r"(^|\n|\x1b\[2K)nbgrad: slow.py, 20 steps \(20 backwards, ", text)
 
 
+@pytest.mark.rotated(3)
 def test_the_page_shows_what_the_command_prints(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "run.md").read_text("utf-8")
     program, shown = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("python", "console"))

@@ -23,6 +23,7 @@ def report_of(result: "subprocess.CompletedProcess[str]") -> list[str]:
     return lines[first:]
 
 
+@pytest.mark.rotated(3)
 def test_a_training_is_reported_and_written(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(training("nn.Identity()", "import os; os.chdir('/')"))
     (tmp_path / "out").mkdir()
@@ -49,7 +50,7 @@ def test_a_training_is_reported_and_written(tmp_path: Path) -> None:
     assert {scope["label"] for scope in described["scopes"]} == {"Net", "first (Linear)", "second (Linear)"}
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_a_program_of_nbgrads_own_tensors_is_reported(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     result = nbgrad("run", "--save", "own.txt", "own.py", cwd=tmp_path)
@@ -62,7 +63,7 @@ def test_a_program_of_nbgrads_own_tensors_is_reported(tmp_path: Path) -> None:
     assert " w " in (tmp_path / "own.txt").read_text("utf-8")
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_an_error_is_pythons_own_and_the_graph_is_that_of_the_failed_step(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(training(after="net(x[:, :2]) if step == 1 else None"))
     plain = python("train.py", "9", cwd=tmp_path)
@@ -85,7 +86,7 @@ ENDS = {
 }
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize("end", ENDS)
 def test_a_program_ends_with_its_own_status(tmp_path: Path, end: str) -> None:
     (tmp_path / "ends.py").write_text(f"import atexit, os, sys\n{OWN}\natexit.register(print, 'at exit')\n{end}\n")
@@ -224,6 +225,7 @@ def test_workers_of_a_loader_run(tmp_path: Path) -> None:
     assert report_of(result)[0].startswith("nbgrad: loads.py, 4 backwards, all recorded in ")
 
 
+@pytest.mark.rotated(3)
 def test_a_program_without_torch_is_not_recorded_and_reads_its_stdin(tmp_path: Path) -> None:
     notebooks = "{'IPython', 'ipywidgets', 'nbgrad.widgets'} & sys.modules.keys()"
     (tmp_path / "plain.py").write_text(f"import sys\nprint(sys.stdin.read().upper(), sys.argv, {notebooks})\n")
@@ -269,6 +271,7 @@ def test_what_cannot_be_done_is_said_before_the_program_runs(
     assert capsys.readouterr().err.splitlines()[-1].startswith(told)
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
 def test_a_full_disk_at_the_end_loses_nothing_of_the_program(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(f"{OWN}\nraise SystemExit(5)")
@@ -282,6 +285,7 @@ def test_a_full_disk_at_the_end_loses_nothing_of_the_program(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.rotated(3)
 def test_a_fault_of_the_report_leaves_the_program_its_status(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         f"{OWN}\nimport sys\nfrom nbgrad.run import report\nreport.report = lambda *_, **__: 1 / 0\nsys.exit(6)\n"

@@ -37,6 +37,7 @@ def test_help_takes_a_moment() -> None:
     assert min(seconds) < 0.3
 
 
+@pytest.mark.rotated(3)
 def test_every_name_is_there_when_it_is_used() -> None:
     assert output("import nbgrad\nprint(nbgrad.tensor([1.0]))") == "tensor([1.])"
     code = "from nbgrad import *\nprint(tensor([2.0]), nn.Linear(1, 1), trace, 'record' in globals())"

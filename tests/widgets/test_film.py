@@ -26,6 +26,7 @@ def decoded(data: bytes) -> list[tuple[Any, float]]:
         return [(np.asarray(image.convert("RGB")), image.info["duration"] / 1000) for image in images]
 
 
+@pytest.mark.rotated(3)
 def test_its_images_are_the_drawings_and_stand_as_long_as_they_should() -> None:
     picture = lay_out(describe(run("film", nn.Linear(3, 4), nn.Tanh())))
     made = film(picture)

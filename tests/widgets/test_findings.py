@@ -370,7 +370,7 @@ OF_TORCH = (
 """Faults of programs that are no programs of nbgrad's classes: generators, and a loss that nbgrad composes of ops."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("kind", "program", "fault", "library"),
     [
@@ -405,7 +405,7 @@ def test_the_remedy_of_a_call_in_the_wrong_place_says_what_to_call(program: str,
     assert one.remedy.lower().startswith("call ")
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(
     ("half", "program"),
     [(half, one) for half in HALVES for one in programs(half)],
@@ -556,6 +556,7 @@ def test_a_healthy_graph_has_none_and_an_open_one_can_be_asked() -> None:
         assert [one.kind for one in graph.findings()] == ["nan"]
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.once
 def test_no_notebook_is_needed() -> None:
     code = """

@@ -196,6 +196,7 @@ class Block(nn.Module):
         return self.outer(self.inner(x).tanh()).tanh()
 
 
+@pytest.mark.rotated(3)
 def test_a_module_of_one_op_is_open() -> None:
     drawn = drawable(mlp(30), NODES, Folding())
     linears = [node for node in drawn["nodes"] if node["op"] == "linear"]
@@ -509,6 +510,7 @@ def test_a_network_that_is_one_module_is_opened_one_level(blocks: int) -> None:
     assert len(folded(drawable(described, NODES, folding))) > 1
 
 
+@pytest.mark.rotated(3)
 def test_a_network_that_is_one_module_is_not_one_box() -> None:
     net = nn.Sequential(*[nn.Linear(90 - at, 89 - at) for at in range(80)])
 

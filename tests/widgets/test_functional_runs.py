@@ -92,6 +92,7 @@ class Skipping(nn.Module):
         return x
 
 
+@pytest.mark.rotated(3)
 def test_what_takes_something_of_long_ago_takes_no_longer_to_find() -> None:
     short, long = (trained(Skipping(many), 2, 2) for many in (50, 200))
     assert lines(lambda: Outline.of(long).runs) < 4 * lines(lambda: Outline.of(short).runs) * 2

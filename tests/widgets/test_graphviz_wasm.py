@@ -38,7 +38,7 @@ def test_the_same_graph_gives_the_same_answer_in_another_process() -> None:
     assert other.stdout == run_graphviz(SMALL) == run_graphviz(SMALL)
 
 
-@pytest.mark.rotated(4)
+@pytest.mark.rotated(8)
 def test_a_process_that_has_drawn_ends_without_a_word() -> None:
     """The compiled core keeps more objects alive until the interpreter ends than the plain core."""
     program = """

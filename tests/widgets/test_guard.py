@@ -99,7 +99,7 @@ def by_rule(graph: nbgrad.AutogradGraph, monkeypatch: pytest.MonkeyPatch) -> dic
     return made
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_each_rule_may_fail_and_all_other_findings_stay(
     graph: nbgrad.AutogradGraph, guarded: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

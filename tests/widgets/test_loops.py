@@ -62,7 +62,7 @@ def line_of(function: Any, further: int = 0) -> int:
     return int(function.__code__.co_firstlineno) + further
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_is_seen_whole_with_letters_of_ten_pixels(name: str) -> None:
     picture = lay_out(LOOPS[name]())
@@ -73,6 +73,7 @@ def test_a_loop_is_seen_whole_with_letters_of_ten_pixels(name: str) -> None:
     assert sum(one["root"] for one in picture["description"]["nodes"]) == 1, "the loss is in sight"
 
 
+@pytest.mark.rotated(3)
 def test_the_box_of_a_loop_says_its_line_how_often_and_its_ops() -> None:
     x, a = leaf(20), leaf(20)
 

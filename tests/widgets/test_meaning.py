@@ -238,7 +238,7 @@ def straight(dialect: Any, ops: int, seed: int = 0) -> Callable[[], Any]:
     return lambda: made["long"](dialect, leaf(dialect, 2), leaf(dialect, 2))
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 @BOTH
 @pytest.mark.parametrize("ops", [60, 400, 3000])
 def test_a_long_record_without_calls_and_loops_has_few_sections(dialect: Any, ops: int) -> None:
@@ -252,7 +252,7 @@ def test_a_long_record_without_calls_and_loops_has_few_sections(dialect: Any, op
     assert {node["calls"] for node in folded(drawn)} == {"section"}
 
 
-@pytest.mark.rotated(3)
+@pytest.mark.rotated(6)
 def test_each_op_of_a_long_record_is_reached() -> None:
     graph = recorded(straight(nbgrad, 1500))
     ops = [node["id"] for node in graph.description["nodes"] if node["kind"] == "op"]
@@ -336,6 +336,7 @@ def test_two_runs_and_another_limit_of_time_give_the_same_picture(monkeypatch: p
     assert first["layout"] == second["layout"]
 
 
+@pytest.mark.rotated(3)
 def test_graphviz_is_not_asked_for_a_tangle(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
@@ -354,6 +355,7 @@ def test_graphviz_is_not_asked_for_a_tangle(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(graph.description["nodes"]) > LOOK
 
 
+@pytest.mark.rotated(3)
 def test_a_step_tells_the_number_of_very_many_gradients() -> None:
     drawn = drawable(tangled(900), NODES)
     assert max(len(step["given"]) for step in drawn["steps"]) <= 8 * len(drawn["edges"])

@@ -176,6 +176,7 @@ def test_a_folded_box_has_a_level_in_each_overlay() -> None:
     assert "dtype" not in box["levels"], "the box has no class if its nodes have several"
 
 
+@pytest.mark.rotated(3)
 def test_a_box_has_the_same_level_whoever_folded_it(opened: Any) -> None:
     described = trained()
     scope = described["scopes"][0]["id"]

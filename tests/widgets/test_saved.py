@@ -46,7 +46,7 @@ def saved(graph: Any) -> tuple[dict[str, str], str]:
     return output, found[1]
 
 
-@pytest.mark.rotated(4)
+@pytest.mark.rotated(8)
 def test_fifty_pictures_take_less_than_5_megabytes() -> None:
     outputs = [saved(network()) for network in NETWORKS]
     assert len(outputs) == 17

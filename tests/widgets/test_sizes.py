@@ -209,6 +209,7 @@ def test_no_edge_runs_through_a_box(make: Any) -> None:
                     assert not inside or name in (edge["source"], edge["target"]), (edge["id"], name)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", [*MADE, *NETWORKS.values(), *LOOPS.values()])
 def test_edges_have_no_kinks(make: Any) -> None:
     picture = lay_out(make())

@@ -42,7 +42,7 @@ def branched() -> Description:
     return describe(graph)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("size", STAGES)
 @pytest.mark.parametrize("name", ["branched", *(name for name in NETWORKS if name != "encoder of 4 layers"), *LOOPS])
 def test_a_picture_is_seen_whole_with_letters_of_nine_pixels(name: str, size: str) -> None:

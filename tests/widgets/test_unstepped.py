@@ -51,6 +51,7 @@ def test_a_step_that_is_forgotten_is_a_finding_at_the_first_parameter() -> None:
     assert node["label"][:2] == ["weight", "(8, 2)"]
 
 
+@pytest.mark.rotated(3)
 def test_a_live_view_of_a_long_loop_does_not_wait_for_its_end() -> None:
     net, opponent = mlp(), mlp()
     optimizer, other = optim.Adam(net.parameters()), optim.SGD(opponent.parameters())
@@ -103,6 +104,7 @@ class Own(optim.Optimizer):
                 parameter.data.add_(parameter.grad.data, alpha=-group["lr"])
 
 
+@pytest.mark.rotated(3)
 def test_what_learns_in_another_way_is_no_finding() -> None:
     assert len(looped(3, lambda optimizer, net: None)) == 1
     assert looped(2, lambda optimizer, net: None) == [], "to show that the gradient is the same again"

@@ -115,7 +115,7 @@ with nbgrad.record("small"):
 """
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_in_a_kernel_the_still_picture_gets_its_png_in_its_own_place(tmp_path: Path) -> None:
     cell = nbformat.v4.new_code_cell(IN_A_KERNEL)
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "small.ipynb")
@@ -171,6 +171,7 @@ def repeated(times: int) -> nbgrad.AutogradGraph:
     return graph
 
 
+@pytest.mark.rotated(3)
 def test_a_double_click_is_answered_with_another_layout() -> None:
     widget = GraphView(outline(repeated(60)))
     before = unpacked(widget.picture)["description"]
@@ -188,6 +189,7 @@ def test_a_double_click_is_answered_with_another_layout() -> None:
     assert unpacked(widget.picture)["direction"] == "LR"
 
 
+@pytest.mark.rotated(3)
 def test_a_view_that_was_put_away_answers_the_same() -> None:
     light = outline(repeated(60))
     live, resting, other = GraphView(light), GraphView(light), GraphView(light)
@@ -356,7 +358,7 @@ def test_a_missing_png_renderer_leaves_the_rest(small: Description, monkeypatch:
         assert set(static_bundle(small)) == {"image/svg+xml", "text/plain"}
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 def test_a_click_whose_answer_was_interrupted_is_answered_when_it_comes_again() -> None:
     """The interrupt may hit any instruction. The next click, or the one after it, shows what the reader asked for."""
     light = outline(repeated(12))

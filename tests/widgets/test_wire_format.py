@@ -109,6 +109,7 @@ def assert_came(found: Picture, picture: Picture) -> None:
     assert found["layout"] == picture["layout"]
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.skipif(
     shutil.which("node") is None or not (ROOM / "node_modules").is_dir(),
     reason="needs node, and `npm ci` in nbgrad/widgets",
@@ -135,6 +136,7 @@ def test_the_front_end_unpacks_the_same(all_sorts: list[Picture], tmp_path: Path
 BEFORE = [("MLP of 3", 8_518), ("ResNet-18", 64_198), ("GPT of 12 blocks", 107_082)]
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(("name", "before"), BEFORE)
 def test_a_page_holds_less_than_before_it_had_two_pictures(name: str, before: int) -> None:
     """The numbers are bytes. ``before`` is the size without rows and columns, with the whole picture alone.

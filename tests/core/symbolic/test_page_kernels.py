@@ -17,7 +17,7 @@ KERNELS = {name.partition("[")[0] for name in PINNED["kernels"]}
 SAMPLES = sorted({tuple(sample) for part in ("kernels", "unread") for sample in PINNED[part].values()})
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_a_row_computes_the_same_in_a_page(name: str, tmp_path: Path) -> None:
     made, reason = page_rows.cases(OPS[name])

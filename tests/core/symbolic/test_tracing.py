@@ -68,6 +68,7 @@ def test_order_2() -> None:
     assert second.tolist() == [6.0, 12.0, 18.0]
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("block", ["LSTM", "GRU", "RNN"])
 def test_order_2_of_a_recurrence(block: str) -> None:
     """Its rule takes the conjugate of a weight, which is the weight itself: torch returns its argument."""

@@ -8,6 +8,7 @@ from tests.nn.parallel import workers
 from tests.nn.parallel.processes import errors, values
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("size", "dims", "empty"), [(2, 0, False), (2, 1, True), (2, 3, False), (4, 2, False)])
 def test_several_processes_are_as_one(size, dims, empty):
     values(workers.normalized, size, dims, empty)

@@ -23,7 +23,7 @@ CASES = {
 }
 
 
-@pytest.mark.rotated(2)
+@pytest.mark.rotated(4)
 @pytest.mark.parametrize("case", CASES)
 def test_processes_are_equal_and_as_one_process(case):
     name, size, settings = CASES[case]
