@@ -242,13 +242,13 @@ turn = $$($(PY) -m tests.sampling $(2) $(1)/*.ipynb)
 more: setup $(MORE)/.installed ## what needs packages of their own: the site with saved pictures, graded hand-ins, marimo, ipyparallel, accelerate, trainers, a hub (MORE_TURNS= runs all)
 	$(call step,site and graders and marimo and engines and trainers and hub,$(MORE)/bin/python $(TESTS) -n $(WAITING) -m more $(MORE_TURNS) $(IN_MORE))
 
-# These tests wait for kernels half of their time. Some graders, engines and processes run.
-MORE_TURNS ?= --sampled
+# These tests wait for kernels half of their time. Half of the test functions run.
+MORE_TURNS ?= --sampled --functions 2
 IN_MORE := tests/test_site.py tests/course/test_grading.py tests/test_marimo.py tests/test_engines.py \
 	tests/nn/parallel/test_accelerate.py tests/integrations/test_trainers.py tests/test_hub_running.py
 
-browser: setup ## the notebooks in JupyterLab and headless Chromium, an eighth of the long tests; screenshots in build/screenshots
-	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled --sample 8)
+browser: setup ## the notebooks in JupyterLab and headless Chromium, half of the test functions, an eighth of the long ones; screenshots in build/screenshots
+	$(call step,browser,$(UNIT) -n $(WAITING) -m browser --sampled --sample 8 --functions 2)
 
 clean: ## remove what was built, but not .venv
 	@rm -rf $(COMPILED) $(CORE)/*/*.so $(CORE)/*/*/*.so $(CORE)/*/*.pyd $(CORE)/*/*/*.pyd
