@@ -44,11 +44,13 @@ def test_a_process_that_has_drawn_ends_without_a_word() -> None:
     program = """
 import nbgrad
 from nbgrad.widgets.layout.graphviz_wasm import run_graphviz
+from nbgrad.widgets.render.svg import png
 x = nbgrad.ones(2, requires_grad=True)
 with nbgrad.AutogradGraph() as graph:
     loss = x.sum()
     loss.backward()
 run_graphviz("digraph { a }")
+png('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"></svg>')
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")

@@ -4,6 +4,7 @@ The renderer writes four bytes for each pixel, each as the difference to a guess
 then no longer equal bytes, and take two and a half times the space.
 """
 
+import atexit
 import struct
 import zlib
 from functools import cache
@@ -100,6 +101,10 @@ def _compiled() -> Any:
         return engine, wasmtime.Module(engine, _UNFILTER)
     except Exception:  # it is missing or broken, or the system forbids making machine code
         return None
+
+
+# At a later point of the exit wasmtime's module is gone, and each of its objects would print an error.
+atexit.register(_compiled.cache_clear)
 
 
 def _unfiltered(compiled: Any, filtered: "Bytes") -> "Bytes":
