@@ -111,12 +111,30 @@ FRAME = """() => {
 """How much of the height is around the picture."""
 
 
+CUT = """() => {
+    const all = document.querySelector(".nbg-words > span");
+    const { right, bottom } = all.getBoundingClientRect();
+    const words = document.createTreeWalker(all, NodeFilter.SHOW_TEXT);
+    const cut = [];
+    while (words.nextNode()) {
+        const range = document.createRange();
+        range.selectNodeContents(words.currentNode);
+        const box = range.getBoundingClientRect();
+        const out = box.right > right + 1 || box.bottom > bottom + 2;
+        if (box.top < bottom - 2 && out) cut.push(words.currentNode.data);
+    }
+    return cut;
+}"""
+"""The parts of the totals that are seen in part."""
+
+
 @pytest.mark.parametrize("size", [(1171, 631), (790, 480), (390, 700), (683, 384)])  # the last: a laptop at 200 percent
 @pytest.mark.parametrize("name", ["MLP of 3", "ResNet-18", "broken"])
 def test_the_frame_takes_ninety_pixels_at_most(opened: Any, name: str, size: tuple[int, int]) -> None:
     picture = lay_out(graphs.broken()) if name == "broken" else whole(NETWORKS[name]())
     tab = opened(page(picture, name), size=size)
     assert tab.evaluate(FRAME) <= 90
+    assert tab.evaluate(CUT) == [], "a total that has no room is left out whole"
     tab.get_by_test_id("nbgrad-overlay").select_option(index=1)
     assert tab.evaluate(FRAME) <= 112, "with the scale of a colour"
     stage = tab.locator(".nbg-stage").bounding_box()

@@ -28,10 +28,13 @@ export interface Tools {
 
 const plain = (text: string): string => text.replace(/\s+/g, " ");
 
+/** What a line says one after the other: what has no room in it goes whole. */
+const parts = (text: string): HTMLElement[] => text.split(/(?=[,;] )/).map((one) => html("span", {}, one));
+
 /** The title and what it adds up to, in one line; a pointer that rests on it gets all of its words. */
 export function titleOf({ name, summary, totals, memory, outcome, checked }: Description): HTMLElement {
   const whole = memory ? `${summary}; ${memory.text}` : summary;
-  return html("div", { class: "nbg-words", title: [`${name}: ${whole}`, totals].filter(Boolean).join("; ") }, html("strong", {}, name), ...(outcome ? [html("b", { class: `nbg-outcome ${outcome[0] === "✓" ? "nbg-sound" : ""}`, title: [outcome, ...checked].join("\n"), testid: "outcome" }, outcome.split(" in ")[0]!)] : []), html("span", { testid: "totals" }, [totals, summary].filter(Boolean).join("; ")));
+  return html("div", { class: "nbg-words", title: [`${name}: ${whole}`, totals].filter(Boolean).join("; ") }, html("strong", {}, name), ...(outcome ? [html("b", { class: `nbg-outcome ${outcome[0] === "✓" ? "nbg-sound" : ""}`, title: [outcome, ...checked].join("\n"), testid: "outcome" }, outcome.split(" in ")[0]!)] : []), html("span", { testid: "totals" }, ...parts([totals, summary].filter(Boolean).join("; "))));
 }
 
 /** The finding and the notes in one line: an error in red, a finding in its colour, the rest in grey. A click opens them in full, or goes to the finding. */
