@@ -131,8 +131,11 @@ class JsonForm:
                 return _object(own, frozenset(own), partial(_built, hint))
             return lambda value: {name: write(getattr(value, name)) for name, write in own.items()}
         parts = tuple([of(hints[name]) for name in hint._fields])
-        if reads:
-            return _fixed(parts, lambda found: _built(hint, dict(zip(hint._fields, found, strict=True))), (list,))
+        if reads:  # an older file may lack the last fields
+            least = len(parts) - len(hint._field_defaults)
+            return _fixed(
+                parts, lambda found: _built(hint, dict(zip(hint._fields, found, strict=False))), (list,), least
+            )
         return _fixed(parts, list, (tuple,))
 
 
@@ -185,13 +188,17 @@ def _literal(args: tuple[Any, ...]) -> Change:
     return lambda value: value if type(value) is str and value in args else _fail(expected)
 
 
-def _fixed(changes: tuple[Change, ...], made: Callable[[list[Any]], Any], kinds: Any) -> Change:
+def _fixed(
+    changes: tuple[Change, ...], made: Callable[[list[Any]], Any], kinds: Any, least: int | None = None
+) -> Change:
+    least = len(changes) if least is None else least
+
     def fixed(value: Any) -> Any:
-        if not isinstance(value, kinds) or len(value) != len(changes):
+        if not isinstance(value, kinds) or not least <= len(value) <= len(changes):
             return _fail(f"a list of {len(changes)}")
         found: list[Any] = []
         try:
-            for change, one in zip(changes, value, strict=True):
+            for change, one in zip(changes, value, strict=False):
                 found.append(change(one))
         except MismatchError as error:
             raise error.inside(len(found)) from None

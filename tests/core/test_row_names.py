@@ -53,6 +53,7 @@ OTHERS = {
     "nn/recurrent.py": ("__init__ forward", "torch: values of nonlinearity="),
     "nn/transformer.py": ("_activation", "torch: values of activation="),
     "core/engine/second_backward.py": ("_SUMS", "the source: how users add up losses"),
+    "core/graph/shape_advice.py": ("_elementwise", "none: the ops that join a shortcut with its branch"),
     "core/engine/source_cuts.py": ("_CHOICES", "torch: methods in the source of the user"),
     "widgets/findings/checks.py": ("_OTHERS", "none: the ops that the rules for layers look at"),
     "widgets/findings/dimensions.py": (

@@ -8,6 +8,7 @@ from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.tensor_data import words_of
 from nbgrad.core.graph.advice import advise, is_library
 from nbgrad.core.graph.record import Failure
+from nbgrad.core.graph.shape_advice import shape_advice
 from nbgrad.core.graph.torch_advice import torch_advice
 
 
@@ -43,7 +44,10 @@ class Ending(NamedTuple):
         """The message of ``error``."""
         interrupted, place = isinstance(error, KeyboardInterrupt), _raised_at(error.__traceback__)
         told = None if failure is not None else advise(error)
-        if explanation_of(error) is None and (advised := torch_advice(error)) is not None:
+        if (
+            explanation_of(error) is None
+            and (advised := shape_advice(error, failure) or torch_advice(error)) is not None
+        ):
             explain(error, advised)
         why = explanation_of(error)
         return cls(type(error).__name__, words_of(error), interrupted, place, failure, told, why, cell)

@@ -254,7 +254,8 @@ def kept(
 class Operand(NamedTuple):
     """An input of an op that raised: the id of its record if it has one, and its description.
 
-    ``kind`` is that of a record; ``name`` the tensor's own, or the user's variable; ``what`` its shape and type.
+    ``kind`` is that of a record; ``name`` the tensor's own, or the user's variable; ``what`` its shape and type in
+    words; ``shape`` that of a tensor.
     """
 
     input: str
@@ -262,6 +263,7 @@ class Operand(NamedTuple):
     kind: str
     name: str | None
     what: str
+    shape: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, input: str, value: Any, known: int | None, name: str | None) -> "Operand":
@@ -279,7 +281,10 @@ class Operand(NamedTuple):
             return cls(input, None, "constant", None, what)
         kind = kind_of(value)
         found = (value.name if isinstance(value, TensorBase) else None) or name
-        return cls(input, known, "outside" if kind == "op" else kind, None if found is None else str(found), what)
+        shape = tuple(value.shape)
+        return cls(
+            input, known, "outside" if kind == "op" else kind, None if found is None else str(found), what, shape
+        )
 
 
 def number_of(error: BaseException, new: bool = False) -> int:

@@ -28,7 +28,7 @@ export interface Tools {
 
 const plain = (text: string): string => text.replace(/\s+/g, " ");
 
-/** What a line says one after the other: what has no room in it goes whole. */
+/** The parts that a line says one after the other: one without room goes whole. */
 const parts = (text: string): HTMLElement[] => text.split(/(?=[,;] )/).map((one) => html("span", {}, one));
 
 /** The title and what it adds up to, in one line; a pointer that rests on it gets all of its words. */
