@@ -15,10 +15,14 @@ from nbgrad.lab.exercise import of_lesson
 from tools import course
 
 PAGE = course.ROOT / "docs" / "course.md"
-SEVEN = ((1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, 12), (13,))
+CAPSTONES = 16
+"""The lesson that has a capstone for each exercise."""
+SEVEN = ((1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, 12), (13, CAPSTONES))
 """The lessons of each of seven weeks."""
-FOURTEEN = (*((lesson,) for lesson in range(1, 14)), (14, 15))
+FOURTEEN = ((1, 2), *((lesson,) for lesson in range(3, 14)), (14, 15), (CAPSTONES,))
 """The lessons of each of fourteen weeks."""
+AFTER = {"16.1": 9, "16.2": 12, "16.3": 13, "16.4": 9}
+"""The lesson after which a student can begin a capstone."""
 
 _MADE = re.compile(r"<!-- (?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -72,7 +76,8 @@ def tables() -> dict[str, str]:
         more = f" + {one.optional} optional" if one.optional else ""
         link = f"[{one.number}. {one.title}](../notebooks/{one.file}.ipynb)"
         rows.append(f"| {link} | {'; '.join(one.goals)} | {one.minutes}{more} | {len(of_lesson(one.number))} |")
-    return {"lessons": "\n".join(rows), "seven": _weeks(SEVEN, known), "fourteen": _weeks(FOURTEEN, known)}
+    weeks = {"seven": _weeks(SEVEN, known), "fourteen": _weeks(FOURTEEN, known)}
+    return {"lessons": "\n".join(rows), **weeks, "capstones": _capstones(known[CAPSTONES].minutes)}
 
 
 def _weeks(plan: tuple[tuple[int, ...], ...], known: dict[int, Lesson]) -> str:
@@ -81,6 +86,20 @@ def _weeks(plan: tuple[tuple[int, ...], ...], known: dict[int, Lesson]) -> str:
         titles = "<br>".join(f"{number}. {known[number].title}" for number in numbers)
         rows.append(f"| {week} | {titles} | {sum(known[number].minutes for number in numbers)} |")
     return "\n".join(rows)
+
+
+def _capstones(minutes: int) -> str:
+    rows = ["| capstone | hours | can begin after | of 14 weeks | of 7 weeks |", "|---|---|---|---|---|"]
+    capstones = of_lesson(CAPSTONES)
+    for number, after in AFTER.items():
+        begins = " | ".join(f"after week {_week(plan, after)}" for plan in (FOURTEEN, SEVEN))
+        rows.append(f"| {capstones[number].title} | {minutes / 60:g} | lesson {after} | {begins} |")
+    rows.append(f"| all | {len(AFTER) * minutes / 60:g} | | | |")
+    return "\n".join(rows)
+
+
+def _week(plan: tuple[tuple[int, ...], ...], lesson: int) -> int:
+    return next(week for week, numbers in enumerate(plan, 1) if lesson in numbers)
 
 
 def filled(page: str) -> str:

@@ -32,9 +32,21 @@ def test_each_lesson_says_its_goals_and_minutes() -> None:
 
 
 def test_the_plans_have_the_lessons_in_order() -> None:
-    for plan, weeks, last in ((syllabus.SEVEN, 7, 13), (syllabus.FOURTEEN, 14, 15)):
+    for plan, weeks, left_out in ((syllabus.SEVEN, 7, {14, 15}), (syllabus.FOURTEEN, 14, set())):
         assert len(plan) == weeks
-        assert [lesson for week in plan for lesson in week] == list(range(1, last + 1))
+        assert [lesson for week in plan for lesson in week] == sorted(set(range(1, 17)) - left_out)
+
+
+def test_each_capstone_begins_after_the_parts_of_the_engine_that_it_uses() -> None:
+    assert list(syllabus.AFTER) == list(syllabus.of_lesson(syllabus.CAPSTONES))
+    rows = [line.split(" | ") for line in syllabus.tables()["capstones"].splitlines()[2:]]
+    assert [row[1] for row in rows] == ["1.5", "1.5", "1.5", "1.5", "6"]
+    assert rows[1][2:] == ["lesson 12", "after week 11", "after week 6 |"]
+
+
+def test_the_capstones_have_questions_of_their_own() -> None:
+    (section,) = (one for one in SECTION.finditer(BANK) if int(one["lesson"]) == syllabus.CAPSTONES)
+    assert len(section["questions"].splitlines()) >= 6
 
 
 def test_a_lesson_that_does_not_say_its_minutes_is_named(tmp_path: Path) -> None:
@@ -51,8 +63,7 @@ def test_a_lesson_that_does_not_say_its_minutes_is_named(tmp_path: Path) -> None
 def test_each_lesson_has_questions_and_solutions_with_computed_numbers() -> None:
     """tests/test_docs.py runs the code, and compares what it prints."""
     found = list(SECTION.finditer(BANK))
-    assert [int(one["lesson"]) for one in found] == list(range(1, BANK.count("### Lesson") + 1))
-    assert len(found) >= 15
+    assert [int(one["lesson"]) for one in found] == list(range(1, syllabus.CAPSTONES + 1))
     for one in found:
         questions, solutions = one["questions"].splitlines(), one["solutions"].splitlines()
         assert len(questions) == len(solutions) >= 3
