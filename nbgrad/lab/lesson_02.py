@@ -9,11 +9,11 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.ops import exp, tanh
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
-from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, in_order, is_near, needs_function, slip
 from nbgrad.lab.running import attempt
 
-AT = 2.0
+AT = OwnNumbers("2.1", {"t": (2.0, 3.0, 1.5, 2.5, 0.5, 4.0, -1.5, -2.0, -3.0)})
 """The value of ``t`` in exercise 1."""
 
 
@@ -25,7 +25,7 @@ def _number(value: float) -> Tensor:
 
 
 def _shares() -> dict[str, Any]:
-    uses = {name: _number(AT) for name in ("exp", "mul_a", "mul_b")}
+    uses = {name: _number(AT()["t"]) for name in ("exp", "mul_a", "mul_b")}
     found = grad(uses["mul_a"] * uses["mul_b"] + exp(uses["exp"]), list(uses.values()))
     shares = {name: float(numbers_of(one)) for name, one in zip(uses, found, strict=True)}
     return shares | {"t": sum(shares.values())}
@@ -139,15 +139,17 @@ EXERCISES = (
     Exercise(
         "2.1",
         "Step by hand",
-        "loss = t * t + exp(t) with t = 2. Three contributions come back to t: one through exp, and one for each "
+        "loss = t * t + exp(t) with t = {t:g}. Three contributions come back to t: one through exp, and one for each "
         "side of t * t. Give the three and their sum, the gradient of t: a dict with the names exp, mul_a, mul_b and "
         "t.",
         ValuesJudge(_shares, "contribution"),
         (
             "The add hands 1 on to both of its inputs. So mul and exp begin with the incoming gradient 1.",
             "mul hands to each side the incoming gradient times the value of the other side.",
-            "The slope of exp(t) is exp(t) itself: math.exp(2). The gradient of t is the sum of all three.",
+            "The slope of exp(t) is exp(t) itself: for t = 2 it is math.exp(2). The gradient of t is the sum of all "
+            "three.",
         ),
+        numbers=AT,
     ),
     Exercise(
         "2.2",
