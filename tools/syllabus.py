@@ -11,8 +11,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from nbgrad.lab.engine import PARTS
 from nbgrad.lab.exercise import of_lesson
 from tools import course
+from tools.other_courses import OTHERS, ROWS
 
 PAGE = course.ROOT / "docs" / "course.md"
 CAPSTONES = 16
@@ -24,6 +26,7 @@ FOURTEEN = ((1, 2), *((lesson,) for lesson in range(3, 14)), (14, 15), (CAPSTONE
 AFTER = {"16.1": 9, "16.2": 12, "16.3": 13, "16.4": 9}
 """The lesson after which a student can begin a capstone."""
 
+_SOLUTIONS = re.compile(r"^\*\*Solutions\.\*\*\n\n((?:\d+\. .*\n)+)", re.MULTILINE)
 _MADE = re.compile(r"<!-- (?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -77,7 +80,8 @@ def tables() -> dict[str, str]:
         link = f"[{one.number}. {one.title}](../notebooks/{one.file}.ipynb)"
         rows.append(f"| {link} | {'; '.join(one.goals)} | {one.minutes}{more} | {len(of_lesson(one.number))} |")
     weeks = {"seven": _weeks(SEVEN, known), "fourteen": _weeks(FOURTEEN, known)}
-    return {"lessons": "\n".join(rows), **weeks, "capstones": _capstones(known[CAPSTONES].minutes)}
+    capstones = _capstones(known[CAPSTONES].minutes)
+    return {"lessons": "\n".join(rows), **weeks, "capstones": capstones, "others": _beside(list(known.values()))}
 
 
 def _weeks(plan: tuple[tuple[int, ...], ...], known: dict[int, Lesson]) -> str:
@@ -100,6 +104,36 @@ def _capstones(minutes: int) -> str:
 
 def _week(plan: tuple[tuple[int, ...], ...], lesson: int) -> int:
     return next(week for week, numbers in enumerate(plan, 1) if lesson in numbers)
+
+
+def _beside(known: list[Lesson]) -> str:
+    """This course beside others, one in each column. Its own facts are counted."""
+    names = ["this course", *(f"[{one.name}]({one.read[0]})" for one in OTHERS)]
+    facts = [_own_facts(known), *(one.facts for one in OTHERS)]
+    rows = [f"| | {' | '.join(names)} |", f"|---{'|---' * len(names)}|"]
+    rows += [f"| {row} | {' | '.join(one[row] for one in facts)} |" for row in ROWS]
+    return "\n".join(rows)
+
+
+def _own_facts(known: list[Lesson]) -> dict[str, str]:
+    exercises = sum(len(of_lesson(one.number)) for one in known)
+    minutes = sum(one.minutes for one in known if one.number != CAPSTONES)
+    capstones = len(of_lesson(CAPSTONES))
+    hours = next(one.minutes for one in known if one.number == CAPSTONES) / 60
+    written = sum(len(one.splitlines()) for one in _SOLUTIONS.findall(PAGE.read_text("utf-8")))
+    parts = list(PARTS)
+    return {
+        "engine": f"by the students: numbers, tensors, on numpy; {len(PARTS)} files, lessons {parts[0]} to {parts[-1]}",
+        "trains": "digits; moons; a text by heart, with an own GPT",
+        "exercises": f"{exercises} with a check in {len(known)} lessons; {written} written questions",
+        "time": f"{minutes / 60:.3g} hours, and {hours:g} for a capstone",
+        "grading": "nbgrader, otter-grader; numbers for each student",
+        "slides": "a deck for each lesson, made from it",
+        "capstone": f"{capstones} of {hours:g} hours, with a rubric",
+        "picture of the graph": "of each cell, live; of the student's engine, too",
+        "languages": "English",
+        "licence": course.METADATA["license"]["id"],
+    }
 
 
 def filled(page: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tools import syllabus
+from tools.other_courses import OTHERS, ROWS
 
 pytestmark = pytest.mark.once
 
@@ -70,3 +71,11 @@ def test_each_lesson_has_questions_and_solutions_with_computed_numbers() -> None
         printed = {line.partition(". ")[0]: line.partition(". ")[2].split() for line in one["printed"].splitlines()}
         for place, solution in enumerate(solutions, 1):
             assert set(re.findall(r"\*\*([^*]+)\*\*", solution)) == set(printed.get(str(place), ())), solution
+
+
+def test_each_other_course_has_all_facts_and_says_where_they_were_read() -> None:
+    for one in OTHERS:
+        assert tuple(one.facts) == ROWS, one.name
+        assert one.version in TEXT
+        for address in one.read:
+            assert f"]({address})" in TEXT
