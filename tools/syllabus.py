@@ -27,6 +27,9 @@ AFTER = {"16.1": 9, "16.2": 12, "16.3": 13, "16.4": 9}
 """The lesson after which a student can begin a capstone."""
 
 _SOLUTIONS = re.compile(r"^\*\*Solutions\.\*\*\n\n((?:\d+\. .*\n)+)", re.MULTILINE)
+_OPTIONAL = re.compile(r"^## Optional.*?(?=^## )", re.MULTILINE | re.DOTALL)
+_HINTS = re.compile(r"<details><summary>Hint.*?(?:\s*</details>)+", re.DOTALL)
+_WRITTEN = re.compile(r"### BEGIN SOLUTION\n(.*?)[ \t]*### END SOLUTION", re.DOTALL)
 _MADE = re.compile(r"<!-- (?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -64,6 +67,22 @@ def lesson(source: Path) -> Lesson:
     listed = head.partition("**You will be able to**\n\n")[2].partition("\n\n")[0]
     goals = re.findall(r"^- (.+?)[,.]$", listed, re.MULTILINE)
     return Lesson(int(source.name[:2]), source.stem, title[1], int(minutes[1]), more, goals)
+
+
+def estimated(source: Path) -> float:
+    """The minutes of a lesson by the formula of docs/course.md, without the sections that are optional."""
+    text = _OPTIONAL.sub("", source.read_text("utf-8"))
+    given, solved = (course.build(text, solved=one).cells for one in (False, True))
+    words = sum(len(_HINTS.sub("", one.source).split()) for one in given if one.cell_type == "markdown")
+    read = sum(_lines(one.source) for one in given if one.cell_type == "code")
+    exercises = [one.source for one in solved if one.metadata.get("nbgrader", {}).get("solution")]
+    written = sum(_lines(part) for one in exercises for part in _WRITTEN.findall(one))
+    minutes = words / 150 + read / 15 + text.count("**Predict ") + 3 * len(exercises) + 0.7 * written
+    return 1.35 * minutes
+
+
+def _lines(code: str) -> int:
+    return sum(1 for line in code.splitlines() if line.strip())
 
 
 def lessons() -> list[Lesson]:

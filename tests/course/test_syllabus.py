@@ -32,6 +32,15 @@ def test_each_lesson_says_its_goals_and_minutes() -> None:
         assert 30 <= one.minutes <= 120, one.title
 
 
+@pytest.mark.parametrize("one", syllabus.lessons(), ids=lambda one: one.file)
+def test_the_minutes_are_those_of_the_formula(one: syllabus.Lesson) -> None:
+    minutes = syllabus.estimated(syllabus.course.SOURCE / f"{one.file}.md")
+    if one.number in (7, syllabus.CAPSTONES):
+        assert minutes < one.minutes, "docs/course.md says why it takes longer"
+    else:
+        assert abs(minutes - one.minutes) <= 0.2 * one.minutes, f"about {minutes:.0f}"
+
+
 def test_the_plans_have_the_lessons_in_order() -> None:
     for plan, weeks, left_out in ((syllabus.SEVEN, 7, {14, 15}), (syllabus.FOURTEEN, 14, set())):
         assert len(plan) == weeks
