@@ -1,7 +1,7 @@
 """The exercises of lesson 1: a slope, and the chain rule on ``L = (a * b + c) * f``."""
 
+import math
 from collections.abc import Callable
-from math import isfinite
 from typing import Any
 
 import torch
@@ -84,10 +84,10 @@ def _square(x: Any) -> Any:
 
 
 _CURVES: tuple[tuple[str, Callable[[Any], Any], float], ...] = (
-    ("x * x + x", lambda x: x * x + x, 2.0),  # here the usual mistakes all give different numbers
+    ("x * x + x", lambda x: x * x + x, 3.0),  # here the usual mistakes all give different numbers
     ("x * x", _square, -0.5),
-    ("exp(x)", lambda x: exp(x if isinstance(x, Tensor) else tensor(x, dtype=torch.float64)), 1.0),
-    ("sin(x)", lambda x: sin(x if isinstance(x, Tensor) else tensor(x, dtype=torch.float64)), 2.0),
+    ("exp(x)", lambda x: exp(x) if isinstance(x, Tensor) else math.exp(x), 1.0),
+    ("sin(x)", lambda x: sin(x) if isinstance(x, Tensor) else math.sin(x), 2.0),
     ("5 * x + 1", lambda x: 5 * x + 1, 4.0),
 )
 
@@ -116,6 +116,10 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
     if curve is not _square and difference(found, 2 * at) is None:
         text = "it is 2 * x, which is the slope of x * x alone: compute the slope of the given function"
         return Deviation("numbers", text)
+    if (wide := _about_nudge(found, curve, at)) is not None:
+        return wide
+    if found in (round(right, digits) for digits in range(4)):
+        return Deviation("rounding", "it is nearly right, but the function rounds it: give the number as it is")
     ratio = found / right if right else 1.0
     if (wrong := _about_distance(ratio)) is not None:
         return wrong
@@ -123,6 +127,14 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
         return Deviation("numbers", "that is the value of the function beside the point, not how fast it changes")
     if 0 < abs(ratio - 1) < 0.05:
         return Deviation("rounding", "it is nearly right: the nudge is too large. Take one of 0.001 or less")
+    return None
+
+
+def _about_nudge(found: float, curve: Callable[[Any], Any], at: float) -> Deviation | None:
+    """A slope with a nudge that is far too large, to one side; None if it is another number."""
+    for h in (1.0, 0.5, -1.0):
+        if difference(found, (float(numbers_of(curve(at + h))) - float(numbers_of(curve(at)))) / h) is None:
+            return Deviation("rounding", f"the nudge is {abs(h):g}, and the curve bends in between: take 0.001 or less")
     return None
 
 
@@ -149,7 +161,7 @@ def _rises(answer: Any) -> Deviation | None:
     if isinstance(given, Deviation):
         return given
     found = {name: number_of(one) for name, one in given.items()}
-    values = {name: one for name, one in found.items() if one is not None and isfinite(one)}
+    values = {name: one for name, one in found.items() if one is not None and math.isfinite(one)}
     if strange := [name for name in start if name not in values]:
         return Deviation("type", f"{', '.join(strange)} is no number: each of {', '.join(start)} has to be one number")
     moved = [values[name] - start[name] for name in start]

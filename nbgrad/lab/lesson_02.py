@@ -71,6 +71,9 @@ def _about_tanh(got: Any, case: Case) -> Deviation | None:
         (g * (1 - y), "numbers", "y has to be squared: the slope of tanh is 1 - y * y"),
         (g * y, "numbers", "it multiplies by the value of tanh: the slope is asked for"),
         (g * y * (1 - y), "numbers", "that is the rule of a sigmoid"),
+        (1 - y * y * g, "order", "brackets are missing: first 1 - y * y, then times the incoming gradient"),
+        (g * (1 - 2 * y), "numbers", "it takes 2 * y for the square of y, which is y * y"),
+        (g / (1 - y * y), "numbers", "the incoming gradient is divided by the slope: it has to be multiplied by it"),
     )
     return slip(got, slips)
 
@@ -100,6 +103,8 @@ def _cuts(answer: Any) -> Deviation | None:
         loss = attempt("cut(t)", answer, t)
         if not isinstance(loss, Tensor):
             return Deviation("type", "cut(t) has to give a tensor: does it end with return?")
+        if t.grad is not None:
+            return Deviation("type", "cut(t) calls backward itself: it has to give the loss alone")
         if (found := difference(loss, _value(at))) is not None:
             return Deviation(found.kind, f"the value of the loss has to stay what it was, and at t = {at:g} {found}")
         if not loss.requires_grad:
