@@ -11,15 +11,25 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from nbgrad.lab.engine import PARTS
 from nbgrad.lab.exercise import of_lesson
 from tools import course
+from tools.other_courses import OTHERS, ROWS
 
 PAGE = course.ROOT / "docs" / "course.md"
-SEVEN = ((1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, 12), (13,))
+CAPSTONES = 16
+"""The lesson that has a capstone for each exercise."""
+SEVEN = ((1, 2), (3, 4), (5, 6), (7, 8), (9, 10), (11, 12), (13, CAPSTONES))
 """The lessons of each of seven weeks."""
-FOURTEEN = (*((lesson,) for lesson in range(1, 14)), (14, 15))
+FOURTEEN = ((1, 2), *((lesson,) for lesson in range(3, 14)), (14, 15), (CAPSTONES,))
 """The lessons of each of fourteen weeks."""
+AFTER = {"16.1": 9, "16.2": 12, "16.3": 13, "16.4": 9}
+"""The lesson after which a student can begin a capstone."""
 
+_SOLUTIONS = re.compile(r"^\*\*Solutions\.\*\*\n\n((?:\d+\. .*\n)+)", re.MULTILINE)
+_OPTIONAL = re.compile(r"^## Optional.*?(?=^## )", re.MULTILINE | re.DOTALL)
+_HINTS = re.compile(r"<details><summary>Hint.*?(?:\s*</details>)+", re.DOTALL)
+_WRITTEN = re.compile(r"### BEGIN SOLUTION\n(.*?)[ \t]*### END SOLUTION", re.DOTALL)
 _MADE = re.compile(r"<!-- (?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -59,6 +69,22 @@ def lesson(source: Path) -> Lesson:
     return Lesson(int(source.name[:2]), source.stem, title[1], int(minutes[1]), more, goals)
 
 
+def estimated(source: Path) -> float:
+    """The minutes of a lesson by the formula of docs/course.md, without the sections that are optional."""
+    text = _OPTIONAL.sub("", source.read_text("utf-8"))
+    given, solved = (course.build(text, solved=one).cells for one in (False, True))
+    words = sum(len(_HINTS.sub("", one.source).split()) for one in given if one.cell_type == "markdown")
+    read = sum(_lines(one.source) for one in given if one.cell_type == "code")
+    exercises = [one.source for one in solved if one.metadata.get("nbgrader", {}).get("solution")]
+    written = sum(_lines(part) for one in exercises for part in _WRITTEN.findall(one))
+    minutes = words / 150 + read / 15 + text.count("**Predict ") + 3 * len(exercises) + 0.7 * written
+    return 1.35 * minutes
+
+
+def _lines(code: str) -> int:
+    return sum(1 for line in code.splitlines() if line.strip())
+
+
 def lessons() -> list[Lesson]:
     """All lessons that have exercises."""
     return [lesson(source) for source in course.lessons() if of_lesson(int(source.name[:2]))]
@@ -72,7 +98,9 @@ def tables() -> dict[str, str]:
         more = f" + {one.optional} optional" if one.optional else ""
         link = f"[{one.number}. {one.title}](../notebooks/{one.file}.ipynb)"
         rows.append(f"| {link} | {'; '.join(one.goals)} | {one.minutes}{more} | {len(of_lesson(one.number))} |")
-    return {"lessons": "\n".join(rows), "seven": _weeks(SEVEN, known), "fourteen": _weeks(FOURTEEN, known)}
+    weeks = {"seven": _weeks(SEVEN, known), "fourteen": _weeks(FOURTEEN, known)}
+    capstones = _capstones(known[CAPSTONES].minutes)
+    return {"lessons": "\n".join(rows), **weeks, "capstones": capstones, "others": _beside(list(known.values()))}
 
 
 def _weeks(plan: tuple[tuple[int, ...], ...], known: dict[int, Lesson]) -> str:
@@ -81,6 +109,50 @@ def _weeks(plan: tuple[tuple[int, ...], ...], known: dict[int, Lesson]) -> str:
         titles = "<br>".join(f"{number}. {known[number].title}" for number in numbers)
         rows.append(f"| {week} | {titles} | {sum(known[number].minutes for number in numbers)} |")
     return "\n".join(rows)
+
+
+def _capstones(minutes: int) -> str:
+    rows = ["| capstone | hours | can begin after | of 14 weeks | of 7 weeks |", "|---|---|---|---|---|"]
+    capstones = of_lesson(CAPSTONES)
+    for number, after in AFTER.items():
+        begins = " | ".join(f"after week {_week(plan, after)}" for plan in (FOURTEEN, SEVEN))
+        rows.append(f"| {capstones[number].title} | {minutes / 60:g} | lesson {after} | {begins} |")
+    rows.append(f"| all | {len(AFTER) * minutes / 60:g} | | | |")
+    return "\n".join(rows)
+
+
+def _week(plan: tuple[tuple[int, ...], ...], lesson: int) -> int:
+    return next(week for week, numbers in enumerate(plan, 1) if lesson in numbers)
+
+
+def _beside(known: list[Lesson]) -> str:
+    """This course beside others, one in each column. Its own facts are counted."""
+    names = ["this course", *(f"[{one.name}]({one.read[0]})" for one in OTHERS)]
+    facts = [_own_facts(known), *(one.facts for one in OTHERS)]
+    rows = [f"| | {' | '.join(names)} |", f"|---{'|---' * len(names)}|"]
+    rows += [f"| {row} | {' | '.join(one[row] for one in facts)} |" for row in ROWS]
+    return "\n".join(rows)
+
+
+def _own_facts(known: list[Lesson]) -> dict[str, str]:
+    exercises = sum(len(of_lesson(one.number)) for one in known)
+    minutes = sum(one.minutes for one in known if one.number != CAPSTONES)
+    capstones = len(of_lesson(CAPSTONES))
+    hours = next(one.minutes for one in known if one.number == CAPSTONES) / 60
+    written = sum(len(one.splitlines()) for one in _SOLUTIONS.findall(PAGE.read_text("utf-8")))
+    parts = list(PARTS)
+    return {
+        "engine": f"by the students: numbers, tensors, on numpy; {len(PARTS)} files, lessons {parts[0]} to {parts[-1]}",
+        "trains": "digits; moons; a text by heart, with an own GPT",
+        "exercises": f"{exercises} with a check in {len(known)} lessons; {written} written questions",
+        "time": f"{minutes / 60:.3g} hours, and {hours:g} for a capstone",
+        "grading": "nbgrader, otter-grader; numbers for each student",
+        "slides": "a deck for each lesson, made from it",
+        "capstone": f"{capstones} of {hours:g} hours, with a rubric",
+        "picture of the graph": "of each cell, live; of the student's engine, too",
+        "languages": "English",
+        "licence": course.METADATA["license"]["id"],
+    }
 
 
 def filled(page: str) -> str:

@@ -1,7 +1,7 @@
 """The exercises of lesson 1: a slope, and the chain rule on ``L = (a * b + c) * f``."""
 
+import math
 from collections.abc import Callable
-from math import isfinite
 from typing import Any
 
 import torch
@@ -10,11 +10,22 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.ops import exp, sin
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
-from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, is_near, named, number_of
 
-START = {"a": 2.0, "b": -3.0, "c": 10.0, "f": -2.0}
-"""The values that the lesson begins with."""
+START = OwnNumbers(
+    "1.1",
+    {
+        "start": tuple(
+            {"a": a, "b": b, "c": 4.0 - a * b, "f": -2.0}
+            for a, b in (
+                *((2.0, -3.0), (3.0, -2.0), (2.0, -5.0), (5.0, -3.0), (3.0, -4.0)),
+                *((4.0, -3.0), (6.0, -2.0), (3.0, -7.0), (7.0, -2.0), (4.0, -6.0)),
+            )
+        )
+    },
+)
+"""The values that the lesson begins with. In all of them L is -8 and f has the same gradient: the text says so."""
 
 RATE = 0.1
 """The longest step that exercise 3 allows, in units of the gradient."""
@@ -24,8 +35,13 @@ def _loss(a: Any, b: Any, c: Any, f: Any) -> Any:
     return (a * b + c) * f
 
 
+def _start() -> dict[str, float]:
+    """The values that the student begins with."""
+    return dict(START()["start"])
+
+
 def _leaves() -> dict[str, Tensor]:
-    return {name: tensor(value, dtype=torch.float64, requires_grad=True) for name, value in START.items()}
+    return {name: tensor(value, dtype=torch.float64, requires_grad=True) for name, value in _start().items()}
 
 
 def _gradients() -> dict[str, float]:
@@ -42,11 +58,11 @@ def _by_hand(answer: Any) -> Deviation | None:
     found = judge(answer)
     if found is None or found.kind in ("type", "order"):
         return found
-    given, right = named(answer, list(START), "gradient"), _gradients()
+    start, right = _start(), _gradients()
+    given, loss = named(answer, list(start), "gradient"), _loss(**start)
     assert not isinstance(given, Deviation)
-    if all(is_near(given[name], value) for name, value in START.items()):
+    if all(is_near(given[name], value) for name, value in start.items()):
         return Deviation("numbers", "these are the values of a, b, c and f: a gradient says how L reacts to them")
-    start, loss = START, _loss(**START)
     for name, wrong, kind, text in (
         ("f", loss, "numbers", "that is L itself: f gets the other factor"),
         ("c", right["c"] / start["f"], "factor", "the factor f is missing: d = e + c gets the gradient of L times f"),
@@ -68,10 +84,10 @@ def _square(x: Any) -> Any:
 
 
 _CURVES: tuple[tuple[str, Callable[[Any], Any], float], ...] = (
-    ("x * x + x", lambda x: x * x + x, 2.0),  # here the usual mistakes all give different numbers
+    ("x * x + x", lambda x: x * x + x, 3.0),  # here the usual mistakes all give different numbers
     ("x * x", _square, -0.5),
-    ("exp(x)", lambda x: exp(x if isinstance(x, Tensor) else tensor(x, dtype=torch.float64)), 1.0),
-    ("sin(x)", lambda x: sin(x if isinstance(x, Tensor) else tensor(x, dtype=torch.float64)), 2.0),
+    ("exp(x)", lambda x: exp(x) if isinstance(x, Tensor) else math.exp(x), 1.0),
+    ("sin(x)", lambda x: sin(x) if isinstance(x, Tensor) else math.sin(x), 2.0),
     ("5 * x + 1", lambda x: 5 * x + 1, 4.0),
 )
 
@@ -100,6 +116,10 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
     if curve is not _square and difference(found, 2 * at) is None:
         text = "it is 2 * x, which is the slope of x * x alone: compute the slope of the given function"
         return Deviation("numbers", text)
+    if (wide := _about_nudge(found, curve, at)) is not None:
+        return wide
+    if found in (round(right, digits) for digits in range(4)):
+        return Deviation("rounding", "it is nearly right, but the function rounds it: give the number as it is")
     ratio = found / right if right else 1.0
     if (wrong := _about_distance(ratio)) is not None:
         return wrong
@@ -107,6 +127,14 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
         return Deviation("numbers", "that is the value of the function beside the point, not how fast it changes")
     if 0 < abs(ratio - 1) < 0.05:
         return Deviation("rounding", "it is nearly right: the nudge is too large. Take one of 0.001 or less")
+    return None
+
+
+def _about_nudge(found: float, curve: Callable[[Any], Any], at: float) -> Deviation | None:
+    """A slope with a nudge that is far too large, to one side; None if it is another number."""
+    for h in (1.0, 0.5, -1.0):
+        if difference(found, (float(numbers_of(curve(at + h))) - float(numbers_of(curve(at)))) / h) is None:
+            return Deviation("rounding", f"the nudge is {abs(h):g}, and the curve bends in between: take 0.001 or less")
     return None
 
 
@@ -128,19 +156,20 @@ def _about_distance(ratio: float) -> Deviation | None:
 
 
 def _rises(answer: Any) -> Deviation | None:
-    given = named(answer, list(START), "value")
+    start = _start()
+    given = named(answer, list(start), "value")
     if isinstance(given, Deviation):
         return given
     found = {name: number_of(one) for name, one in given.items()}
-    values = {name: one for name, one in found.items() if one is not None and isfinite(one)}
-    if strange := [name for name in START if name not in values]:
-        return Deviation("type", f"{', '.join(strange)} is no number: each of {', '.join(START)} has to be one number")
-    moved = [values[name] - START[name] for name in START]
+    values = {name: one for name, one in found.items() if one is not None and math.isfinite(one)}
+    if strange := [name for name in start if name not in values]:
+        return Deviation("type", f"{', '.join(strange)} is no number: each of {', '.join(start)} has to be one number")
+    moved = [values[name] - start[name] for name in start]
     slopes = list(_gradients().values())
-    before, after = _loss(**START), _loss(**values)
+    before, after = _loss(**start), _loss(**values)
     if not any(moved):
         return Deviation("zero", "the values are still those of the beginning: move each of them")
-    if (idle := [name for name, by in zip(START, moved, strict=True) if not by]) and after > before:
+    if (idle := [name for name, by in zip(start, moved, strict=True) if not by]) and after > before:
         return Deviation("element", f"L rises, but {', '.join(idle)} did not move: move all four along their gradients")
     for rate, what in ((1.0, "gradients"), (None, "steps")):
         if _is_a_multiple(list(values.values()), slopes, rate):
@@ -149,7 +178,7 @@ def _rises(answer: Any) -> Deviation | None:
     if max(rates) < 0:
         return Deviation("sign", f"L went from {before:g} down to {after:g}: these steps go against the gradients")
     if min(rates) <= 0 or max(rates) > 1.02 * min(rates):
-        wrong = [name for name, rate in zip(START, rates, strict=True) if rate < 0]
+        wrong = [name for name, rate in zip(start, rates, strict=True) if rate < 0]
         of = f" {', '.join(wrong)} went the wrong way." if wrong else ""
         return Deviation(
             "sign" if wrong else "factor",
@@ -179,13 +208,15 @@ EXERCISES = (
     Exercise(
         "1.1",
         "Four gradients by hand",
-        "L = (a * b + c) * f with a = 2, b = -3, c = 10, f = -2. Give the gradients of a, b, c and f, as a dict.",
+        "L = (a * b + c) * f with a = {start[a]:g}, b = {start[b]:g}, c = {start[c]:g}, f = {start[f]:g}. Give the "
+        "gradients of a, b, c and f, as a dict.",
         _by_hand,
         (
             ("Begin at L and go back box by box. If only f changes a little, by how much does L change?"),
             "A product hands on the incoming gradient times the other factor; a sum hands it on as it is.",
             "Write e = a * b and d = e + c, so L = d * f: go from L to d, from d to e, from e to a and b.",
         ),
+        numbers=START,
     ),
     Exercise(
         "1.2",
@@ -203,7 +234,9 @@ EXERCISES = (
         "1.3",
         "Make L rise",
         "Move a, b, c and f a little so that L rises: each by one rate times its own gradient, with a rate of "
-        f"{RATE} or less. Give the four new values, as a dict.",
+        f"{RATE} or less. They begin at "
+        "{start[a]:g}, {start[b]:g}, {start[c]:g} and {start[f]:g}, as in 1.1. "
+        "Give the four new values, as a dict.",
         _rises,
         (
             "The gradient of a value says how much L rises if the value grows a little. In which direction do you move "
@@ -211,5 +244,6 @@ EXERCISES = (
             "The new value is the old one plus the rate times the gradient, for each of the four.",
             "Take the gradients of 1.1 and a rate of 0.01. Learning goes the other way: it wants the loss to fall.",
         ),
+        numbers=START,
     ),
 )

@@ -9,11 +9,11 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.ops import exp, tanh
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
-from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, in_order, is_near, needs_function, slip
 from nbgrad.lab.running import attempt
 
-AT = 2.0
+AT = OwnNumbers("2.1", {"t": (2.0, 3.0, 1.5, 2.5, 0.5, 4.0, -1.5, -2.0, -3.0)})
 """The value of ``t`` in exercise 1."""
 
 
@@ -25,7 +25,7 @@ def _number(value: float) -> Tensor:
 
 
 def _shares() -> dict[str, Any]:
-    uses = {name: _number(AT) for name in ("exp", "mul_a", "mul_b")}
+    uses = {name: _number(AT()["t"]) for name in ("exp", "mul_a", "mul_b")}
     found = grad(uses["mul_a"] * uses["mul_b"] + exp(uses["exp"]), list(uses.values()))
     shares = {name: float(numbers_of(one)) for name, one in zip(uses, found, strict=True)}
     return shares | {"t": sum(shares.values())}
@@ -71,6 +71,9 @@ def _about_tanh(got: Any, case: Case) -> Deviation | None:
         (g * (1 - y), "numbers", "y has to be squared: the slope of tanh is 1 - y * y"),
         (g * y, "numbers", "it multiplies by the value of tanh: the slope is asked for"),
         (g * y * (1 - y), "numbers", "that is the rule of a sigmoid"),
+        (1 - y * y * g, "order", "brackets are missing: first 1 - y * y, then times the incoming gradient"),
+        (g * (1 - 2 * y), "numbers", "it takes 2 * y for the square of y, which is y * y"),
+        (g / (1 - y * y), "numbers", "the incoming gradient is divided by the slope: it has to be multiplied by it"),
     )
     return slip(got, slips)
 
@@ -100,6 +103,8 @@ def _cuts(answer: Any) -> Deviation | None:
         loss = attempt("cut(t)", answer, t)
         if not isinstance(loss, Tensor):
             return Deviation("type", "cut(t) has to give a tensor: does it end with return?")
+        if t.grad is not None:
+            return Deviation("type", "cut(t) calls backward itself: it has to give the loss alone")
         if (found := difference(loss, _value(at))) is not None:
             return Deviation(found.kind, f"the value of the loss has to stay what it was, and at t = {at:g} {found}")
         if not loss.requires_grad:
@@ -139,15 +144,17 @@ EXERCISES = (
     Exercise(
         "2.1",
         "Step by hand",
-        "loss = t * t + exp(t) with t = 2. Three contributions come back to t: one through exp, and one for each "
+        "loss = t * t + exp(t) with t = {t:g}. Three contributions come back to t: one through exp, and one for each "
         "side of t * t. Give the three and their sum, the gradient of t: a dict with the names exp, mul_a, mul_b and "
         "t.",
         ValuesJudge(_shares, "contribution"),
         (
             "The add hands 1 on to both of its inputs. So mul and exp begin with the incoming gradient 1.",
             "mul hands to each side the incoming gradient times the value of the other side.",
-            "The slope of exp(t) is exp(t) itself: math.exp(2). The gradient of t is the sum of all three.",
+            "The slope of exp(t) is exp(t) itself: for t = 2 it is math.exp(2). The gradient of t is the sum of all "
+            "three.",
         ),
+        numbers=AT,
     ),
     Exercise(
         "2.2",

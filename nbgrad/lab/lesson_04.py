@@ -137,6 +137,8 @@ def _about_sums(got: Any, case: Case) -> Deviation | None:
             "all numbers are added up: sum over the stretched dimensions only. sum with an empty tuple of dimensions "
             "adds all up, too",
         )
+    if is_near(got, gradient.data.sum(tuple(range(len(own), gradient.ndim)))) and len(own) < gradient.ndim:
+        return Deviation("shape", "it sums over the last dimensions: the new ones of a stretched tensor are in front")
     terms = gradient.numel() // max(1, prod(own))
     mean = terms > 1 and is_near(numbers_of(got) * terms, case.right)
     return Deviation("factor", "it is a mean of what arrived: the gradients of all uses add up") if mean else None

@@ -44,9 +44,16 @@ def _about_part(
         return Deviation("factor", "the loss is a mean over the rows: divide by their number")
     if name == "pre" and is_near(given[name], right["h"]):
         return Deviation("numbers", "it is the gradient of h: the slope of tanh is missing")
+    if name == "pre" and is_near(given[name], right["h"] * (1 - _before_tanh(arguments) ** 2)):
+        return Deviation("numbers", "the slope of tanh is 1 minus the square of its result: that is h, and not pre")
     if name in ("b1", "b2") and is_near(given[name], right[{"b1": "pre", "b2": "scores"}[name]]):
         return Deviation("shape", "a bias was stretched over the rows: its gradient is the sum over them")
     return None
+
+
+def _before_tanh(arguments: tuple[Tensor, ...]) -> torch.Tensor:
+    x, _, weight, bias, *_ = (one.data for one in arguments)
+    return x @ weight + bias
 
 
 # 7.2 and 7.3: BatchNorm.
@@ -92,6 +99,7 @@ def _about_norm(got: Any, case: Case) -> Deviation | None:
          "and not sums"),
         (case.right.data / gamma, "factor", "gamma is missing"),
         (case.right.data * deviation, "factor", "the division by the deviation is missing"),
+        (_in_one_line(d, x, unbiased), "factor", "it takes the variance with n - 1: BatchNorm divides by n"),
         (case.right.data * deviation / unbiased, "factor", "it divides by the deviation with n - 1: BatchNorm "
             "normalizes "
          "with n"),
@@ -101,7 +109,11 @@ def _about_norm(got: Any, case: Case) -> Deviation | None:
 
 def _eps_elsewhere(d: torch.Tensor, x: torch.Tensor, eps: float) -> torch.Tensor:
     """The gradient of x with ``eps`` added to the deviation instead of the variance."""
-    deviation = x.var(0, unbiased=False).sqrt() + eps
+    return _in_one_line(d, x, x.var(0, unbiased=False).sqrt() + eps)
+
+
+def _in_one_line(d: torch.Tensor, x: torch.Tensor, deviation: torch.Tensor) -> torch.Tensor:
+    """The gradient of x by the right formula, with this deviation."""
     normal = (x - x.mean(0)) / deviation
     return (d - d.mean(0) - normal * (d * normal).mean(0)) / deviation
 
@@ -123,6 +135,10 @@ def _about_evaluation(got: Any, case: Case) -> Deviation | None:
             "constants"),
         (g * gamma / var.sqrt(), "numbers", "1e-5 is missing under the root: a variance may be as small as that"),
         (g * gamma / (var.sqrt() + _EPS), "numbers", "1e-5 belongs under the root: it is added to the variance"),
+        (g * gamma / var, "factor", "it divides by the variance: the deviation is the root of var + 1e-5"),
+        (g * (x - mean) / (var + _EPS).sqrt(), "numbers", "that has the shares of gamma: the gradient of x is asked "
+         "for"),
+        (gamma * (x - mean) / (var + _EPS).sqrt(), "numbers", "that is y itself: the incoming gradient g is missing"),
         (g * gamma / (var + _EPS), "factor", "it divides by the variance: the deviation is its square root"),
         (g / (var + _EPS).sqrt(), "factor", "gamma is missing"),
         (g * gamma, "factor", "the division by the deviation is missing"),

@@ -243,8 +243,8 @@ def _about_gain(got: Any, case: Case) -> Deviation | None:
     if case.said.endswith("(the identity)"):
         return Deviation(
             "factor",
-            "the identity changes nothing, so no factor is needed. Do the numbers come from nbgrad.randn? Those "
-            "of rand have another mean square",
+            "the identity changes nothing, so no factor is needed. Do the numbers come from nbgrad.randn, and are they "
+            "100,000? Those of rand have another mean square, and that of few numbers varies",
         )
     square, variance = _moments(case.arguments[0])
     for wrong, kind, text in (

@@ -24,7 +24,9 @@ Update = Callable[..., Sequence[Any]]
 
 def _gradients() -> torch.Tensor:
     generator = torch.Generator().manual_seed(9)
-    return torch.randn((_STEPS, 3), generator=generator, dtype=torch.float64) * torch.tensor([1.0, 10.0, 0.01])
+    found = torch.randn((_STEPS, 3), generator=generator, dtype=torch.float64) * torch.tensor([1.0, 10.0, 0.01])
+    found[0, 2] = 0  # a parameter that was not used in the first step: 0 / 0 without eps
+    return found
 
 
 def _by(optimizer: Callable[[Any], Any]) -> list[torch.Tensor]:
@@ -59,7 +61,7 @@ def _judged(answer: Any, form: str, memory: int, right: list[torch.Tensor], wron
     for wrong, kind, text in wrongs:
         walked = _walk(wrong, form, memory)
         if not isinstance(walked, Deviation) and all(
-            difference(got, one) is None for got, one in zip(places, walked, strict=True)
+            difference(got, one, equal_nan=True) is None for got, one in zip(places, walked, strict=True)
         ):
             return Deviation(kind, text)
     found = difference(places[at], right[at])
@@ -117,15 +119,31 @@ def _adam(answer: Any) -> Deviation | None:
 
 
 def _adam_like(
-    *, corrects: bool = True, root: bool = True, squares: bool = True, keeps: bool = False, sign: float = 1.0
+    *,
+    corrects: bool = True,
+    root: bool = True,
+    squares: bool = True,
+    keeps: bool = False,
+    sign: float = 1.0,
+    eps: float = EPS,
 ) -> Update:
     def update(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
         m = BETA1 * m + (1 - BETA1) * g
         v = BETA2 * v + (1 - BETA2) * (g * g if squares else g.abs())
         mean, square = (m / (1 - BETA1**t), v / (1 - BETA2**t)) if corrects else (m, v)
-        return w - sign * LR * mean / ((square**0.5 if root else square) + EPS), *((mean, square) if keeps else (m, v))
+        return w - sign * LR * mean / ((square**0.5 if root else square) + eps), *((mean, square) if keeps else (m, v))
 
     return update
+
+
+def _adam_with_products(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
+    m, v = BETA1 * m + (1 - BETA1) * g, BETA2 * v + (1 - BETA2) * g * g
+    return w - LR * m / (1 - BETA1 * t) / ((v / (1 - BETA2 * t)) ** 0.5 + EPS), m, v
+
+
+def _adam_of_gradients(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
+    m, v = BETA1 * m + (1 - BETA1) * g, BETA2 * v + (1 - BETA2) * g
+    return w - LR * m / (1 - BETA1**t) / ((v / (1 - BETA2**t)) ** 0.5 + EPS), m, v
 
 
 _WRONG_ADAM: tuple[tuple[Update, str, str], ...] = (
@@ -135,6 +153,10 @@ _WRONG_ADAM: tuple[tuple[Update, str, str], ...] = (
     (_adam_like(root=False), "numbers", "the root is missing: v is a mean of squares"),
     (_adam_like(squares=False), "numbers", "v is a mean of the squares of the gradients"),
     (_adam_like(keeps=True), "element", "it remembers the corrected m and v: the correction is for the step alone"),
+    (_adam_like(eps=0.0), "not finite", "eps is not added to the root: a parameter whose gradients are 0 becomes "
+     "0 / 0"),
+    (_adam_with_products, "numbers", "1 - beta * t is no power: divide by 1 - beta ** t"),
+    (_adam_of_gradients, "numbers", "v is a mean of the squares of the gradients, and not of the gradients"),
     (_adam_like(sign=-1.0), "sign", "it goes along the gradient: a step goes against it"),
     (lambda w, g, m, v, t: (w - LR * g, m, v), "numbers", "that is plain SGD: m and v have no effect"),  # noqa: ARG005
 )  # fmt: skip

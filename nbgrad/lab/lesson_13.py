@@ -235,6 +235,7 @@ EXERCISES = (
             "without a gradient was not reached, or the model does not know it.",
             "clinic.admit('a').source shows the code. Only then look at the findings: clinic.admit('a').graph.",
         ),
+        numbers=clinic.LETTERS,
     ),
     Exercise(
         "13.2",

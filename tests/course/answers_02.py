@@ -61,6 +61,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ([lambda g, a, b: (b, a), tanh_rule], "factor", "the rule of mul: the incoming gradient is missing"),
         ([lambda g, a, b: g * b, tanh_rule], "shape", "two gradients are expected"),
         ([mul_rule, lambda g, y: 1 - y * y], "factor", "the rule of tanh: the incoming gradient is missing"),
+        ([mul_rule, lambda g, y: 1 - y * y * g], "order", "the rule of tanh: brackets are missing"),
         ([mul_rule, lambda g, y: g * (1 - y.tanh() ** 2)], "numbers", "it takes the tanh of y once more"),
         ([mul_rule, lambda g, y: g * (1 - y)], "numbers", "y has to be squared"),
         ([mul_rule, lambda g, y: g * y * (1 - y)], "numbers", "that is the rule of a sigmoid"),

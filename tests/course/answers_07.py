@@ -105,6 +105,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda g, x, gamma, mean, var: g * gamma / (var.sqrt() + EPS), "numbers", "1e-5 belongs under the root"),
         (lambda g, x, gamma, mean, var: backward(g, x, gamma), "numbers", "that is the backward of a training"),
         (lambda g, x, gamma, mean, var: g * gamma / (var + EPS), "factor", "it divides by the variance"),
+        (lambda g, x, gamma, mean, var: gamma * (x - mean) / (var + EPS).sqrt(), "numbers", "that is y itself"),
+        (lambda g, x, gamma, mean, var: g * (x - mean) / (var + EPS).sqrt(), "numbers", "the shares of gamma"),
         (lambda g, x, gamma, mean, var: g * gamma, "factor", "the division by the deviation is missing"),
         (
             lambda g, x, gamma, mean, var: (g - mean) * gamma / (var + EPS) ** 0.5,

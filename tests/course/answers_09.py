@@ -21,6 +21,11 @@ def uncorrected(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
     return w - 0.1 * m / (v**0.5 + 1e-8), m, v
 
 
+def without_eps(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
+    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+    return w - 0.1 * (m / (1 - 0.9**t)) / (v / (1 - 0.999**t)) ** 0.5, m, v
+
+
 def kept(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
     m, v = (0.9 * m + 0.1 * g) / (1 - 0.9**t), (0.999 * v + 0.001 * g * g) / (1 - 0.999**t)
     return w - 0.1 * m / (v**0.5 + 1e-8), m, v
@@ -56,6 +61,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (uncorrected, "factor", "the correction of the first steps is missing"),
         (kept, "element", "it remembers the corrected m and v"),
         (lambda *five: adam(*five, power=1.0), "numbers", "the root is missing"),
+        (without_eps, "not finite", "eps is not added to the root"),
         (
             lambda w, g, m, v, t: (2 * w - adam(w, g, m, v, t)[0], *adam(w, g, m, v, t)[1:]),
             "sign",

@@ -86,6 +86,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "12.3": [
         (lambda scores: scores.softmax(1) * ~future(scores), "factor", "it masks after softmax"),
         (lambda scores: causal(scores, fill=0.0), "numbers", "a score of 0 is not forbidden"),
+        (lambda scores: causal(scores, fill=-5.0), "numbers", "the columns after i still get some weight"),
         (lambda scores: scores.masked_fill(future(scores).T, -INF).softmax(1), "transposed", "it forbids the past"),
         (lambda scores: causal(scores, diagonal=0), "not finite", "the first row is NaN"),
         (lambda scores: scores.softmax(1), "offset", "nothing is masked"),

@@ -160,6 +160,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda f, x: f(x), "numbers", "that is the value of the function there"),
         (lambda f, x: f(x + 1e-2), "numbers", "the value of the function beside the point"),
         (lambda f, x: (f(x + 0.1) - f(x)) / 0.1, "rounding", "the nudge is too large"),
+        (lambda f, x: f(x + 1) - f(x), "rounding", "the nudge is 1, and the curve bends in between"),
+        (lambda f, x: round(float(central(f, x)), 2), "rounding", "the function rounds it"),
         (lambda f, x: print(), "type", "gives None: the function has to end with return"),
         (lambda f, x: [central(f, x)], "shape", "the numbers are right, but it has shape (1,)"),
         (lambda f: 0.0, "raised", "raised TypeError"),

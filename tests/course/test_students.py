@@ -1,15 +1,30 @@
 """Numbers of their own for each student: the same in every run, and judged as the lesson's."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from nbgrad import lab
-from nbgrad.lab import exercise
+from nbgrad.lab import clinic, exercise, lesson_01
+from nbgrad.lab.lesson_13 import KINDS
 
+OF_YOUR_OWN = "1.1, 1.3, 2.1, 4.1, 5.1, 6.3, 10.3, 13.1 have numbers of your own: nbgrad.lab.task('1.1') says them"
 NAMES = [f"student {number}" for number in range(30)]
+
+
+DIAGNOSES = dict(
+    zip(
+        "abcdefghijkl",
+        (
+            *("accumulated gradients", "no optimizer", "saturated", "loss input", "unreached", "vanishing"),
+            *("divergence", "nan", "broadcast", "unregistered", "eval mode", "no step"),
+        ),
+        strict=True,
+    )
+)
+"""Of the patients, with the letters of the lesson."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,16 +38,17 @@ def right(number: str) -> Any:
     """The right answer with the numbers of the student whose turn it is, worked out without the engine."""
     found = exercise.find(number).numbers
     assert found is not None
-    given = found()
-    if number == "4.1":
-        return {name: stretched(*shapes) for name, shapes in given.items()}
-    if number == "5.1":
-        step = given["rate"] * given["slope"]
-        return [given["start"] - step * many for many in (1, 3, 6, 10)]
-    if number == "6.3":
-        return math.log(math.e + given["classes"] - 1) - 1
-    pixels = given["size"] ** 2
-    return {"conv": 10 * given["kernels"], "linear": (pixels + 1) * pixels * given["kernels"], "uses": pixels}
+    return RIGHT[number](**found())
+
+
+def slopes(start: dict[str, float]) -> dict[str, float]:
+    a, b, c, f = (start[name] for name in "abcf")
+    return {"a": b * f, "b": a * f, "c": f, "f": a * b + c}
+
+
+def diagnoses(**letters: tuple[str, ...]) -> dict[str, str]:
+    turned = {old: new for look, own in letters.items() for old, new in zip(look, own, strict=True)}
+    return {turned[letter]: word for letter, word in DIAGNOSES.items()}
 
 
 def stretched(shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
@@ -40,6 +56,20 @@ def stretched(shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(dim for dim, (size, mine) in enumerate(zip(shape, padded, strict=True)) if size != mine)
 
 
+RIGHT: dict[str, Callable[..., Any]] = {
+    "1.1": slopes,
+    "1.3": lambda start: {name: start[name] + 0.01 * slope for name, slope in slopes(start).items()},
+    "2.1": lambda t: {"exp": math.exp(t), "mul_a": t, "mul_b": t, "t": math.exp(t) + 2 * t},
+    "4.1": lambda **given: {name: stretched(*shapes) for name, shapes in given.items()},
+    "5.1": lambda start, slope, rate: [start - rate * slope * many for many in (1, 3, 6, 10)],
+    "6.3": lambda classes: math.log(math.e + classes - 1) - 1,
+    "10.3": lambda kernels, size: {
+        "conv": 10 * kernels,
+        "linear": (size**2 + 1) * size**2 * kernels,
+        "uses": size**2,
+    },
+    "13.1": diagnoses,
+}
 OWN = [number for number in lab.exercises() if exercise.find(number).numbers is not None]
 
 
@@ -58,7 +88,7 @@ def test_each_student_is_judged_by_the_own_numbers(number: str) -> None:
 def test_a_name_gives_the_same_numbers_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = lab.task("5.1")
     assert "begins at 10; its loss is 3 * w, and SGD has lr=0.1" in usual
-    assert lab.student("Ada") == "4.1, 5.1, 6.3, 10.3 have numbers of your own: nbgrad.lab.task('4.1') says them"
+    assert lab.student("Ada") == OF_YOUR_OWN
     hers = lab.task("5.1")
     assert "begins at 12; its loss is 5 * w, and SGD has lr=0.05" in hers
     lab.student("  ADA ")
@@ -80,3 +110,24 @@ def test_a_lecturer_draws_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
         lab.student(name)
         assert lab.check("20.1", side()["side"] ** 2)
+
+
+def test_the_text_of_lesson_1_is_true_of_all_numbers() -> None:
+    for start in lesson_01.START.choices["start"]:
+        a, b, c, f = (start[name] for name in "abcf")
+        assert ((a * b + c) * f, a * b + c, f) == (-8, 4, -2)
+        assert a > 0 > b, "the signs of prediction 2"
+
+
+def test_the_text_of_lesson_13_is_true_of_all_letters() -> None:
+    lab.student("Ada")
+    losses = {name: clinic.admit(name).losses for name in clinic.names()}
+    assert [name for name, one in losses.items() if one[-1] != one[-1]] == ["g", "h"]
+    assert "".join(name for name, one in losses.items() if one[-1] < one[0] - 0.03) == "abdeijk"
+    assert len(set(losses["l"])) == 1
+    moved = [name for name in clinic.names() if clinic.admit(name).training != name]
+    assert len(moved) >= 4
+    for name in moved:
+        assert clinic.admit(name).source.startswith(f"def _{name}(")
+        assert clinic.admit(name).graph.name == f"patient {name}"
+    assert clinic.admit("e").findings & KINDS == {"unreached"}

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tools import syllabus
+from tools.other_courses import OTHERS, ROWS
 
 pytestmark = pytest.mark.once
 
@@ -31,10 +32,31 @@ def test_each_lesson_says_its_goals_and_minutes() -> None:
         assert 30 <= one.minutes <= 120, one.title
 
 
+@pytest.mark.parametrize("one", syllabus.lessons(), ids=lambda one: one.file)
+def test_the_minutes_are_those_of_the_formula(one: syllabus.Lesson) -> None:
+    minutes = syllabus.estimated(syllabus.course.SOURCE / f"{one.file}.md")
+    if one.number in (7, syllabus.CAPSTONES):
+        assert minutes < one.minutes, "docs/course.md says why it takes longer"
+    else:
+        assert abs(minutes - one.minutes) <= 0.2 * one.minutes, f"about {minutes:.0f}"
+
+
 def test_the_plans_have_the_lessons_in_order() -> None:
-    for plan, weeks, last in ((syllabus.SEVEN, 7, 13), (syllabus.FOURTEEN, 14, 15)):
+    for plan, weeks, left_out in ((syllabus.SEVEN, 7, {14, 15}), (syllabus.FOURTEEN, 14, set())):
         assert len(plan) == weeks
-        assert [lesson for week in plan for lesson in week] == list(range(1, last + 1))
+        assert [lesson for week in plan for lesson in week] == sorted(set(range(1, 17)) - left_out)
+
+
+def test_each_capstone_begins_after_the_parts_of_the_engine_that_it_uses() -> None:
+    assert list(syllabus.AFTER) == list(syllabus.of_lesson(syllabus.CAPSTONES))
+    rows = [line.split(" | ") for line in syllabus.tables()["capstones"].splitlines()[2:]]
+    assert [row[1] for row in rows] == ["1.5", "1.5", "1.5", "1.5", "6"]
+    assert rows[1][2:] == ["lesson 12", "after week 11", "after week 6 |"]
+
+
+def test_the_capstones_have_questions_of_their_own() -> None:
+    (section,) = (one for one in SECTION.finditer(BANK) if int(one["lesson"]) == syllabus.CAPSTONES)
+    assert len(section["questions"].splitlines()) >= 6
 
 
 def test_a_lesson_that_does_not_say_its_minutes_is_named(tmp_path: Path) -> None:
@@ -51,11 +73,18 @@ def test_a_lesson_that_does_not_say_its_minutes_is_named(tmp_path: Path) -> None
 def test_each_lesson_has_questions_and_solutions_with_computed_numbers() -> None:
     """tests/test_docs.py runs the code, and compares what it prints."""
     found = list(SECTION.finditer(BANK))
-    assert [int(one["lesson"]) for one in found] == list(range(1, BANK.count("### Lesson") + 1))
-    assert len(found) >= 15
+    assert [int(one["lesson"]) for one in found] == list(range(1, syllabus.CAPSTONES + 1))
     for one in found:
         questions, solutions = one["questions"].splitlines(), one["solutions"].splitlines()
         assert len(questions) == len(solutions) >= 3
         printed = {line.partition(". ")[0]: line.partition(". ")[2].split() for line in one["printed"].splitlines()}
         for place, solution in enumerate(solutions, 1):
             assert set(re.findall(r"\*\*([^*]+)\*\*", solution)) == set(printed.get(str(place), ())), solution
+
+
+def test_each_other_course_has_all_facts_and_says_where_they_were_read() -> None:
+    for one in OTHERS:
+        assert tuple(one.facts) == ROWS, one.name
+        assert one.version in TEXT
+        for address in one.read:
+            assert f"]({address})" in TEXT

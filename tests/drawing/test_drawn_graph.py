@@ -12,6 +12,8 @@ import nbgrad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
 from nbgrad.drawing import AbstractValue, DrawnGraph, UnreadableError
+from nbgrad.lab.mygrad.losses import softmax
+from nbgrad.lab.mygrad.tensor import Tensor as EngineTensor
 from nbgrad.widgets.describe import describe
 from tests.drawing.engines import AddScalar, Cell, MicrogradValue, NeedleTensor, Summation, tanh
 
@@ -308,6 +310,20 @@ def test_graphs_of_engines_are_compared() -> None:
     changed = (x * -3.0 + 1.5) ** 2
     changed.backward()
     assert nbgrad.compare(nbgrad.draw(one), nbgrad.draw(changed)).first is not None
+
+
+def test_an_argument_that_an_engine_does_not_tell_is_no_difference() -> None:
+    numbers = np.random.default_rng(0).standard_normal((2, 3))
+    x = EngineTensor(numbers)
+    p = softmax(x)
+    loss = (p * p).sum()
+    loss.backward()
+    with nbgrad.AutogradGraph("torch") as graph:
+        p = torch.tensor(numbers, requires_grad=True).softmax(1)
+        (p * p).sum().backward()
+    found = nbgrad.compare(graph, nbgrad.draw(loss))
+    assert found.equal
+    assert "settings" not in str(found)
 
 
 def test_ten_thousand_ops() -> None:

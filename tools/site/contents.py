@@ -21,7 +21,7 @@ SECTIONS: dict[str, Section] = {
     "start": Section("Five-minute start", "", ("start",)),
     "lessons": Section(
         "Lessons",
-        "A tour of ten minutes, fifteen lessons of 45 to 60 minutes, and four capstones. These pages are the lessons "
+        "A tour of ten minutes, fifteen lessons of 45 to 75 minutes, and four capstones. These pages are the lessons "
         "with their solutions; `make lab` or `nbgrad lab` opens the copies without them.",
         ("lessons/*",),
     ),

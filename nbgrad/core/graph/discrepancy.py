@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import Parameter
 from math import isnan
 from typing import Any
 
@@ -71,7 +72,8 @@ def settings_apart(left: Record, right: Record, rank: int = 0) -> dict[str, tupl
     names = dict.fromkeys((*left.settings, *right.settings))
     for name in names:
         a, b = (_filled(record, name) for record in (left, right))
-        if not _same(name, a, b, rank):
+        told = not any(value is Parameter.empty for value in (a, b))  # another engine may not say an argument
+        if told and not _same(name, a, b, rank):
             found[name] = (a, b)
     for one, other in zip(left.inputs, right.inputs, strict=False):
         if one.source is None and other.source is None and not _same(one.name, one.literal, other.literal, 0):
