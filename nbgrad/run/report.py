@@ -11,6 +11,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.widgets.description.compiled import earlier, summary, times
 from nbgrad.widgets.description.format import counted, duration, number
+from nbgrad.widgets.description.rank_overlays import rank_notes
 from nbgrad.widgets.description.totals import totals
 
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -38,8 +39,7 @@ def report(graph: AutogradGraph, name: str, seconds: float, *, goes_on: bool = F
     records = graph.records
     if told := totals(graph, records, graph.known_memory(records)):
         lines.append(f"  {told}")
-    if graph.rank_recorder is not None:
-        lines.append(f"  {_ranks(graph)}")
+    lines += [f"  {line}" for line in rank_notes(graph)]
     if graph.compiler is not None:
         lines += [f"  {line}" for line in _compiled(graph.compilation)]
     if graph.fault is not None:
@@ -76,16 +76,6 @@ def _end(graph: AutogradGraph, goes_on: bool) -> str:
 def where(place: Place) -> str:
     """The file and the line of a place, as editors and terminals link them."""
     return str(place).partition(", `")[0]
-
-
-def _ranks(graph: AutogradGraph) -> str:
-    """How far the gradients of the processes are apart, or why that is not known."""
-    try:
-        found = graph.ranks()
-    except RuntimeError as error:
-        return str(error)
-    worst = max(found.parameters, key=lambda one: one.spread)
-    return f"{found.size} ranks: the gradients differ most at {worst.name}, with a spread of {number(worst.spread)}"
 
 
 def _compiled(known: Compilation) -> list[str]:
