@@ -17,7 +17,7 @@ from nbgrad.core.graph.answers import ALL, names_of
 from nbgrad.core.graph.finding import KINDS
 from nbgrad.core.graph.history import FRAMES, HistoryRecorder
 from nbgrad.core.graph.pace import COST
-from nbgrad.core.graph.ranks import check_group
+from nbgrad.core.graph.rank_recorder import check_group
 from nbgrad.core.graph.silence import ERRORS, silenced_kinds
 from nbgrad.core.suggestions import nearest
 

@@ -1,6 +1,6 @@
 """The report at the end of a run, as text: what ran, the losses, the totals and the findings with their lines."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import isfinite
 
@@ -9,8 +9,10 @@ from nbgrad.core.graph.compilation import Compilation
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.losses import BackwardLoss
+from nbgrad.run.watched import OtherThread
 from nbgrad.widgets.description.compiled import earlier, summary, times
 from nbgrad.widgets.description.format import counted, duration, number
+from nbgrad.widgets.description.rank_overlays import rank_notes
 from nbgrad.widgets.description.totals import totals
 
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -22,7 +24,9 @@ _LINES = 4
 """The losses of so many lines of a program are shown, those with the most losses first."""
 
 
-def report(graph: AutogradGraph, name: str, seconds: float, *, goes_on: bool = False) -> list[str]:
+def report(
+    graph: AutogradGraph, name: str, seconds: float, *, goes_on: bool = False, others: Sequence[OtherThread] = ()
+) -> list[str]:
     """The lines of the report about ``graph``, which is closed.
 
     Args:
@@ -30,16 +34,18 @@ def report(graph: AutogradGraph, name: str, seconds: float, *, goes_on: bool = F
         name: of the program.
         seconds: how long it ran.
         goes_on: whether the program runs on, without being recorded.
+        others: the threads that have trained without being recorded.
     """
     head = f"nbgrad: {name}, {_ran(graph)} in {duration(seconds)}{_end(graph, goes_on)}"
     if not graph.records and graph.ending is None:
-        return [head, f"  {NOTHING}"]
+        return [head, f"  {nothing(others)}"]
     lines = [head, *_losses(graph.losses)]
+    if others:
+        lines.append(f"  {_elsewhere(others)}")
     records = graph.records
     if told := totals(graph, records, graph.known_memory(records)):
         lines.append(f"  {told}")
-    if graph.rank_recorder is not None:
-        lines.append(f"  {_ranks(graph)}")
+    lines += [f"  {line}" for line in rank_notes(graph)]
     if graph.compiler is not None:
         lines += [f"  {line}" for line in _compiled(graph.compilation)]
     if graph.fault is not None:
@@ -49,11 +55,26 @@ def report(graph: AutogradGraph, name: str, seconds: float, *, goes_on: bool = F
     return [*lines, *[f"  {line}" for line in told_findings(graph.findings())]]
 
 
-NOTHING = (
-    "nothing was recorded: in this process and its main thread, no op ran on a tensor that needs a gradient. If the "
-    "program starts other processes, start each of them with nbgrad run, as in torchrun -m nbgrad run train.py"
-)
-"""The sentence about a run without a graph, without its full stop."""
+def nothing(others: Sequence[OtherThread]) -> str:
+    """The sentence about a run without a graph, without its full stop; ``others``: see ``report``."""
+    if others:
+        return f"nothing was recorded in the main thread. {_elsewhere(others)}"
+    return (
+        "nothing was recorded: in this process, no op ran on a tensor that needs a gradient. If the program starts "
+        "other processes, start each of them with nbgrad run, as in torchrun -m nbgrad run train.py"
+    )
+
+
+def _elsewhere(others: Sequence[OtherThread]) -> str:
+    """The sentence about threads whose training is missing."""
+    first = others[0]
+    told = f"The thread {first.name} ran {counted(first.backwards, 'backward')}, at {where(first.place)}"
+    if len(others) > 1:
+        told += f", and {counted(len(others) - 1, 'other thread')} ran {sum(one.backwards for one in others[1:]):,}"
+    return (
+        f"{told}. They are not recorded, because nbgrad run follows the main thread. Train there, or write "
+        "`with nbgrad.record(save='thread.html'):` around the training, in the function of the thread"
+    )
 
 
 def _ran(graph: AutogradGraph) -> str:
@@ -76,16 +97,6 @@ def _end(graph: AutogradGraph, goes_on: bool) -> str:
 def where(place: Place) -> str:
     """The file and the line of a place, as editors and terminals link them."""
     return str(place).partition(", `")[0]
-
-
-def _ranks(graph: AutogradGraph) -> str:
-    """How far the gradients of the processes are apart, or why that is not known."""
-    try:
-        found = graph.ranks()
-    except RuntimeError as error:
-        return str(error)
-    worst = max(found.parameters, key=lambda one: one.spread)
-    return f"{found.size} ranks: the gradients differ most at {worst.name}, with a spread of {number(worst.spread)}"
 
 
 def _compiled(known: Compilation) -> list[str]:

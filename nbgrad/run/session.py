@@ -44,7 +44,9 @@ def run(arguments: list[str]) -> int:
             return
         from nbgrad.run.report import report
 
-        _tell(stream, report(watched.graph, watched.program.name, watched.seconds, goes_on=watched.goes_on))
+        others = watched.others.found
+        told = report(watched.graph, watched.program.name, watched.seconds, goes_on=watched.goes_on, others=others)
+        _tell(stream, told)
         for file in files:
             try:
                 watched.graph.save(file, **drawn)
@@ -70,7 +72,7 @@ def check(arguments: list[str]) -> int:
         The exit status of the program, if it is not 0; else 1 if there are findings, and 2 if nothing was recorded.
     """
     from nbgrad.run.formats import FORMATS
-    from nbgrad.run.report import NOTHING
+    from nbgrad.run.report import nothing
 
     parser = _parser(
         "check", "Run a program as Python runs it, and report only what is probably wrong in its training."
@@ -97,7 +99,7 @@ def check(arguments: list[str]) -> int:
         if graph.records or graph.ending is not None:
             status[0] = int(any(one.reaches(given.fail_on) for one in findings))
         else:
-            _tell(stream, [f"nbgrad: {watched.program.name}: {NOTHING}"])
+            _tell(stream, [f"nbgrad: {watched.program.name}: {nothing(watched.others.found)}"])
         text = FORMATS[given.format](findings)
         if output is None:
             _tell(out, [text] if text else [])

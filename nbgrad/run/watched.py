@@ -4,10 +4,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from threading import current_thread
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 from nbgrad.core.engine import pacing
+from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import current, set_state, unwound
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.recorder.switches import follows, unfollow_to
@@ -15,6 +20,42 @@ from nbgrad.recording import record
 from nbgrad.run.script import PythonProgram
 from nbgrad.run.terminal import StatusLine
 from nbgrad.tracebacks import shortened
+
+
+class OtherThread(NamedTuple):
+    """A thread whose backwards no graph records.
+
+    Attributes:
+        name: of the thread.
+        place: the line that called the first backward.
+        backwards: how many it has run.
+    """
+
+    name: str
+    place: Place
+    backwards: int
+
+
+class OtherThreads(pacing.Pacer):
+    """Counts the backwards in threads that no graph records."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, OtherThread] = {}
+
+    def backward_ended(self, *_: Any) -> None:
+        """A backward has ended in this thread, which is none of torch's own: those run parts of another backward."""
+        if torch._C._current_autograd_node() is not None:
+            return
+        with suppress(Exception):  # the program has to go on
+            name = current_thread().name
+            known = self._found.get(name)
+            place, many = (user_place(), 0) if known is None else (known.place, known.backwards)
+            self._found[name] = OtherThread(name, place, many + 1)
+
+    @property
+    def found(self) -> list[OtherThread]:
+        """The threads, in the order of their first backward."""
+        return list(self._found.values())
 
 
 class WatchedProgram(pacing.Pacer):
@@ -31,6 +72,7 @@ class WatchedProgram(pacing.Pacer):
     Attributes:
         program, graph: as given, and of the recording.
         seconds: the time from the beginning to the end of the recording.
+        others: the threads that have trained without being recorded.
         goes_on: whether the program goes on after its recording.
     """
 
@@ -45,6 +87,7 @@ class WatchedProgram(pacing.Pacer):
     ) -> None:
         self.program, self.graph = program, recording.graph
         self.seconds, self.goes_on = 0.0, False
+        self.others = OtherThreads()
         self._recording, self._then, self._steps, self._line = recording, then, steps, line
         self._home = os.getcwd()  # noqa: PTH109  # to be entered again, not to be looked at
         self._began = perf_counter()
@@ -82,6 +125,7 @@ class WatchedProgram(pacing.Pacer):
         try:
             self._recording.__enter__()
             pacing.add(self)
+            pacing.add_elsewhere(self.others)
             self._began = perf_counter()
             self.program.run()
         except BaseException as raised:
@@ -97,9 +141,13 @@ class WatchedProgram(pacing.Pacer):
         """A process that the program has forked records nothing, and writes nothing."""
         if not self._over:
             self._over = True
-            pacing.remove(self)
+            self._unpaced()
             with suppress(Exception):
                 self.graph.leave()
+
+    def _unpaced(self) -> None:
+        pacing.remove(self)
+        pacing.remove_elsewhere(self.others)
 
     # While it runs.
 
@@ -149,7 +197,7 @@ class WatchedProgram(pacing.Pacer):
         """End the recording, since ``error`` ended the program or for another reason; ``names``: of variables."""
         self._over = True
         self.seconds = perf_counter() - self._began
-        pacing.remove(self)
+        self._unpaced()
         if self._line is not None:
             self._line.close()
         with _inside(self._home):

@@ -3,18 +3,23 @@
 import io
 import math
 import os
+import re
 import sys
 import webbrowser
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 import torch
 
 import nbgrad
+from nbgrad.core.engine import pacing
 from nbgrad.run import session, terminal, view
 from nbgrad.run.command import main
 from nbgrad.run.report import plain, report, sparkline
 from nbgrad.run.terminal import StatusLine
+from nbgrad.run.watched import OtherThreads
 
 pytestmark = pytest.mark.once
 
@@ -45,6 +50,32 @@ def test_losses_of_several_lines_are_told_apart() -> None:
     losses = [line for line in lines if line.startswith("  loss ")]
     assert [line.split("  ")[1].split() for line in losses] == [["loss", "4", "▁▁▁", "4"], ["loss", "2", "▁▁▁", "2"]]
     assert all("test_report.py:" in line for line in losses)
+
+
+def test_threads_that_train_unrecorded_are_named() -> None:
+    def train(make: Any, times: int) -> None:
+        for _ in range(times):
+            make(2, requires_grad=True).sum().backward()
+
+    def recorded() -> None:
+        with nbgrad.AutogradGraph():
+            train(torch.ones, 7)
+
+    others = OtherThreads()
+    pacing.add_elsewhere(others)
+    with nbgrad.AutogradGraph() as graph:
+        train(torch.ones, 1)
+        for run in (lambda: train(torch.ones, 3), lambda: train(nbgrad.ones, 2), recorded):
+            thread = Thread(target=run, name=f"trainer {len(others.found)}")
+            thread.start()
+            thread.join()
+    pacing.remove_elsewhere(others)
+    train(torch.ones, 1)
+    assert [(one.name, one.backwards) for one in others.found] == [("trainer 0", 3), ("trainer 1", 2)]
+    told = report(graph, "threads.py", 1.0, others=others.found)[2]
+    assert re.match(
+        r"  The thread trainer 0 ran 3 backwards, at .*test_report\.py:\d+, and 1 other thread ran 2\. ", told
+    )
 
 
 class Terminal(io.StringIO):

@@ -196,7 +196,8 @@ def test_a_forked_child_writes_nothing_and_a_thread_is_not_recorded(tmp_path: Pa
     assert result.stderr.count("LookupError: of the child") == 1
     head, told, *_ = report_of(result)
     assert head.startswith("nbgrad: forks.py, no backward in ")
-    assert told.startswith("  nothing was recorded: in this process and its main thread, no op ran")
+    assert told.startswith("  nothing was recorded in the main thread. The thread Thread-1 (work) ran 1 backward, at ")
+    assert "forks.py:9. They are not recorded, because nbgrad run follows the main thread. Train there, " in told
 
 
 LOADERS = """

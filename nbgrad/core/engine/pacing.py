@@ -32,17 +32,33 @@ class Pacer:
 
 
 _PACERS: ContextVar[tuple[Pacer, ...]] = ContextVar("nbgrad_pacers", default=())
-pacers = _PACERS.get
+_ELSEWHERE: list[Pacer] = []
+"""Those that are notified of events in threads and tasks that have no pacer."""
+
+
+def pacers() -> tuple[Pacer, ...]:
+    """Those that are notified in this thread or task."""
+    return _PACERS.get() or tuple(_ELSEWHERE)
+
+
+def add_elsewhere(pacer: Pacer) -> None:
+    """Notify ``pacer`` of the events of threads and tasks that have no pacer, until ``remove_elsewhere``."""
+    _ELSEWHERE.append(pacer)
+
+
+def remove_elsewhere(pacer: Pacer) -> None:
+    """Notify ``pacer`` no more."""
+    _ELSEWHERE[:] = [one for one in _ELSEWHERE if one is not pacer]
 
 
 def add(pacer: Pacer) -> Token[tuple[Pacer, ...]]:
     """Notify ``pacer`` of the events of this thread or task, until ``remove``."""
-    return _PACERS.set((*pacers(), pacer))
+    return _PACERS.set((*_PACERS.get(), pacer))
 
 
 def remove(pacer: Pacer) -> None:
     """Notify ``pacer`` no more."""
-    _PACERS.set(tuple([one for one in pacers() if one is not pacer]))
+    _PACERS.set(tuple([one for one in _PACERS.get() if one is not pacer]))
 
 
 def backward_ended(roots: tuple[Any, ...], accumulates: bool, differentiable: bool) -> None:

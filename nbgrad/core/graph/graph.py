@@ -41,7 +41,8 @@ from nbgrad.core.graph.names import called, title_models
 from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.pace import COST, Pace
 from nbgrad.core.graph.queries import Queries
-from nbgrad.core.graph.ranks import RankRecorder, Ranks, check_group
+from nbgrad.core.graph.rank_recorder import RankRecorder, check_group
+from nbgrad.core.graph.ranks import Ranks
 from nbgrad.core.graph.record import Failure, Record, number_of
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.graph.rest import Rest
@@ -177,11 +178,12 @@ class AutogradGraph(Queries):
             pacing.add(self.pace)
             if self.compiler is not None:
                 self.compiler.begin()
+            if self.rank_recorder is not None:
+                self.rank_recorder.begin()
         except BaseException:
             set_state(state)
             pacing.remove(self.pace)
-            if self.compiler is not None:
-                self.compiler.end()
+            self._unwatch()
             self._follows = 0
             unfollow_to(followed)
             raise
@@ -221,8 +223,7 @@ class AutogradGraph(Queries):
         if self._before is not None and (self.listener in state.observers or self._rest.is_here(state)):
             set_state(self._before)
         pacing.remove(self.pace)
-        if self.compiler is not None:
-            self.compiler.end()
+        self._unwatch()
         if self._rest.end():
             self._follows = 0
         if self._follows:
@@ -232,6 +233,13 @@ class AutogradGraph(Queries):
                 self._fail(fault, "the end of the graph")
                 unfollow_to(self._followed)
             self._follows = 0
+
+    def _unwatch(self) -> None:
+        """Watch torch's compiler and its modules that average no more."""
+        if self.compiler is not None:
+            self.compiler.end()
+        if self.rank_recorder is not None:
+            self.rank_recorder.end()
 
     def __del__(self) -> None:
         """Stop recording, if nothing can close the graph any more."""
@@ -626,6 +634,8 @@ class AutogradGraph(Queries):
                 f"{self.name!r} does not compare ranks: open it in every process with nbgrad.record(ranks=True), or "
                 "%%autograd --ranks"
             )
+        if not self.closed:
+            self.rank_recorder.publish()
         return self.rank_recorder.ranks()
 
     def findings(self) -> list[Finding]:

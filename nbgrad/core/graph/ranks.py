@@ -1,25 +1,20 @@
-"""``Ranks``: the gradients of the processes of a group before they are averaged in one backward, rank by rank.
+"""``Ranks``: the gradients of the processes of a group before they are averaged in one backward, rank by rank."""
 
-Each process measures its own part while the backward runs. When its graph closes, it leaves the part in the store at
-which the processes have met. It reads the other parts on request. So a process that does not ask waits for no message.
-"""
-
-import json
-import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
-from time import monotonic, sleep
-from typing import Any, NamedTuple, Protocol
+from math import hypot, inf, isfinite, sqrt
+from statistics import median
 
-import torch.distributed as dist
-
-from nbgrad.core.engine.observer import Observer
-
-PATIENCE = 10.0
-"""The seconds that a process waits for the measurements of the others."""
+from nbgrad.core.graph.rank_part import RankPart
 
 SHOWN = 8
 """With up to this many ranks, a table has the number of each; with more, only the least and the largest."""
+
+_NAMED = 3
+"""So many parameters are named in a sentence."""
+
+_FAR = 10.0
+"""A rank whose gradient is so many times that of the others has other data, or another loss."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,9 @@ class RankedParameter:
         average: the norm of the average, which is the same in all ranks.
         spread: how far the gradients of the ranks are from their average: the root of the mean squared distance, over
             the norm of the average. 0 where they are equal, 1 where they differ as much as they agree, infinite where
-            they cancel out.
+            they cancel out or are not finite.
+        values: the norms of the parameter itself in each rank.
+        unequal: the ranks whose parameter has other values than that of rank 0.
     """
 
     name: str
@@ -41,6 +38,8 @@ class RankedParameter:
     norms: tuple[float, ...]
     average: float
     spread: float
+    values: tuple[float, ...] = ()
+    unequal: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,12 +74,28 @@ class Ranks:
         size: how many processes there are.
         parameters: in the order in which their gradients travel.
         buckets: in the order in which they travel.
+        backwards: how many of each rank have begun to average.
     """
 
     rank: int
     size: int
     parameters: tuple[RankedParameter, ...]
     buckets: tuple[RankedBucket, ...]
+    backwards: tuple[int, ...] = ()
+
+    @property
+    def norms(self) -> tuple[float, ...]:
+        """Of the gradients of all parameters together, for each rank."""
+        return tuple(hypot(*[one.norms[rank] for one in self.parameters]) for rank in range(self.size))
+
+    @property
+    def widest(self) -> RankedParameter:
+        """The parameter whose gradients differ most."""
+        return max(self.parameters, key=lambda one: one.spread)
+
+    def faults(self) -> list[str]:
+        """A sentence for each thing in which the ranks differ although they should not."""
+        return [*_not_finite(self), *_unused(self), *_unequal(self), *_far(self), *_uneven(self)]
 
     def parameter(self, name: str) -> RankedParameter:
         """The parameter of this name.
@@ -99,7 +114,7 @@ class Ranks:
             rows.append(f"bucket {bucket.number}: {bucket.bytes:,} bytes{_waited(bucket)}")
             own = [one for one in self.parameters if one.bucket == bucket.number]
             rows += [f"  {one.name}: norms {numbers_text(one.norms)}, spread {one.spread:.3g}" for one in own]
-        return "\n".join(rows)
+        return "\n".join([*rows, *self.faults()])
 
 
 def _waited(bucket: RankedBucket) -> str:
@@ -116,158 +131,17 @@ def numbers_text(numbers: tuple[float, ...]) -> str:
     return f"{low:.4g} (rank {numbers.index(low)}) to {high:.4g} (rank {numbers.index(high)})"
 
 
-class RankPart(NamedTuple):
-    """The measurements of one process in the backward of one module.
-
-    Attributes:
-        names: the parameters, in the order in which their gradients travel.
-        buckets: for each, the bytes and how many of the parameters are in it.
-        norms: for each parameter.
-        averages: the same of the averages.
-        journeys: for each bucket, the seconds from its sending to its arrival; None where they are unknown.
-        precision: the smallest relative difference of two numbers of the element type.
-    """
-
-    names: list[str]
-    buckets: list[tuple[int, int]]
-    norms: list[float]
-    averages: list[float]
-    journeys: list[float] | None
-    precision: float
-
-
-class Store(Protocol):
-    """The store in which the processes of a group leave texts for one another."""
-
-    rank: int
-    size: int
-
-    def leave(self, key: str, text: str) -> None:
-        """Write ``text`` under ``key``, where it stays until texts under a few newer keys have been written."""
-
-    def read(self, key: str) -> str | None:
-        """The text under ``key``; None if there is none yet."""
-
-
-class _Measured(NamedTuple):
-    store: Store
-    number: int
-    part: RankPart
-    ids: list[int]
-
-
-class RankRecorder(Observer):
-    """Keeps the measurements of this process in the last backward that averaged gradients, for one graph.
-
-    The reducer of a module finds it among the observers of the backward.
-    """
-
-    def __init__(self, graph: str) -> None:
-        self._graph = graph
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget the measurements."""
-        self._measured: list[_Measured] = []
-        self._fresh = True
-        self._known: Ranks | RuntimeError | None = None
-
-    def follows_gradients(self) -> bool:
-        """No gradient has to be kept for it."""
-        return False
-
-    def on_backward_begin(self, roots: Any) -> None:  # noqa: ARG002
-        """From here on, new measurements replace the old ones."""
-        self._fresh = True
-
-    def add(self, store: Store, number: int, part: RankPart, ids: list[int]) -> None:
-        """Keep the measurements.
-
-        Args:
-            store: of the processes.
-            number: how many backwards of the module had averaged before, which is the same in all processes.
-            part: the measurements of this process.
-            ids: the ids of the parameters' records in the graph of this process.
-        """
-        if self._fresh:
-            self._measured = []
-        self._fresh, self._known = False, None
-        self._measured.append(_Measured(store, number, part, ids))
-
-    def publish(self) -> None:
-        """Send the measurements of this process to the others."""
-        for store, number, part, _ in self._measured:
-            store.leave(f"ranks/{number}/{store.rank}", json.dumps(part._asdict()))
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process shows the comparison: it is rank 0, or has nothing to compare."""
-        return not self._measured or self._measured[0].store.rank == 0
-
-    def ranks(self) -> Ranks:
-        """The measurements of all processes; the first call waits for them.
-
-        Raises:
-            RuntimeError: no backward has averaged, or a process has sent nothing.
-        """
-        if self._known is None:
-            try:
-                self._known = self._gathered()
-            except RuntimeError as error:
-                self._known = error
-        if isinstance(self._known, RuntimeError):
-            raise self._known
-        return self._known
-
-    @property
-    def places(self) -> list[tuple[int, RankedParameter]]:
-        """The id of the record of each parameter, with the parameter."""
-        ids = [id for one in self._measured for id in one.ids]
-        return list(zip(ids, self.ranks().parameters, strict=True))
-
-    def _gathered(self) -> Ranks:
-        if not self._measured:
-            raise RuntimeError(
-                f"{self._graph!r} has no ranks to compare: no backward in it averaged gradients over processes. Wrap "
-                "the module in nbgrad.nn.parallel.DistributedDataParallel, and run forward and backward in the graph, "
-                "outside of no_sync()"
-            )
-        self.publish()
-        parameters, buckets = list[RankedParameter](), list[RankedBucket]()
-        until = monotonic() + PATIENCE
-        for store, number, own, _ in self._measured:
-            parts = [self._read(store, number, rank, until) for rank in range(store.size)]
-            for rank, part in enumerate(parts):
-                if part.names != own.names:
-                    raise RuntimeError(
-                        f"{self._graph!r} cannot compare the ranks: rank {rank} has other parameters in its last "
-                        "backward. Let the last backward in the graph be the same in every process"
-                    )
-            _compare(parts, own, parameters, buckets)
-        store = self._measured[0].store
-        return Ranks(store.rank, store.size, tuple(parameters), tuple(buckets))
-
-    def _read(self, store: Store, number: int, rank: int, until: float) -> RankPart:
-        key, why = f"ranks/{number}/{rank}", ""
-        while True:
-            try:
-                text = store.read(key)
-            except RuntimeError as error:  # the process that keeps the store has ended
-                text, why, until = None, f" ({error})", 0.0
-            if text is not None:
-                return RankPart(**json.loads(text))
-            if monotonic() > until:
-                raise RuntimeError(
-                    f"{self._graph!r} cannot compare the ranks: rank {rank} has sent no figures of this backward. Open "
-                    f"nbgrad.record(ranks=True), or %%autograd --ranks, in every process{why}"
-                )
-            sleep(0.01)
-
-
-def _compare(
-    parts: list[RankPart], own: RankPart, parameters: list[RankedParameter], buckets: list[RankedBucket]
+def compare(
+    parts: Sequence[RankPart], own: RankPart, parameters: list[RankedParameter], buckets: list[RankedBucket]
 ) -> None:
-    """Add the parameters and buckets of one module from ``parts``."""
+    """Add the parameters and buckets of one module.
+
+    Args:
+        parts: those of all ranks.
+        own: that of this process.
+        parameters: those that were found so far.
+        buckets: the same of buckets.
+    """
     first = 0
     for place, (size, count) in enumerate(own.buckets):
         number, names = len(buckets), own.names[first : first + count]
@@ -275,7 +149,9 @@ def _compare(
             norms = tuple(float(part.norms[at]) for part in parts)
             average = float(own.averages[at])
             spread = _spread(norms, average, own.precision)
-            parameters.append(RankedParameter(own.names[at], number, norms, average, spread))
+            values = tuple(float(part.values[at]) for part in parts)
+            unequal = tuple(rank for rank, part in enumerate(parts) if part.sums[at] != parts[0].sums[at])
+            parameters.append(RankedParameter(own.names[at], number, norms, average, spread, values, unequal))
         waits = None
         journeys = [part.journeys[place] for part in parts if part.journeys is not None]
         if len(journeys) == len(parts):
@@ -287,17 +163,86 @@ def _compare(
 def _spread(norms: tuple[float, ...], average: float, precision: float) -> float:
     """The ``RankedParameter.spread``. The mean squared distance is the mean square less the square of the mean."""
     square = sum(norm * norm for norm in norms) / len(norms)
+    if not isfinite(square):
+        return inf
     distance = square - average * average
     if distance <= 4 * precision * square:  # rounding
         return 0.0
     return sqrt(distance) / average if average else inf
 
 
-def check_group(wanted: bool) -> None:
-    """Raise a RuntimeError if ranks should be compared, and there is no process group and none can be expected."""
-    launched = {"RANK", "WORLD_SIZE"} <= os.environ.keys()  # as torchrun does: the program makes the group later
-    if wanted and not (dist.is_available() and (dist.is_initialized() or launched)):
-        raise RuntimeError(
-            "ranks=True compares the processes of a group, and there is none: call "
-            "torch.distributed.init_process_group('gloo') first, in a program that torchrun has started"
+# Differences that should not be.
+
+
+def _not_finite(ranks: Ranks) -> Iterator[str]:
+    for those, found in _where(ranks, lambda norm, all_: not isfinite(norm) and any(map(isfinite, all_))):
+        yield (
+            f"the gradients of {_ranks(those)} are not finite, those of {_names(found)}, and in another rank they are: "
+            f"the average is finite in no rank"
         )
+
+
+def _unused(ranks: Ranks) -> Iterator[str]:
+    for those, found in _where(ranks, lambda norm, all_: norm == 0 < max(all_)):
+        yield (
+            f"zeros come from {_ranks(those)} for {_names(found)}, and not from all ranks: does the loss depend on "
+            f"that everywhere?"
+        )
+
+
+def _where(
+    ranks: Ranks, differs: Callable[[float, tuple[float, ...]], bool]
+) -> Iterator[tuple[list[int], list[RankedParameter]]]:
+    """The ranks whose norm of some parameters ``differs`` from those of all; ranks with the same parameters at once."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for rank in range(ranks.size):
+        those = [at for at, one in enumerate(ranks.parameters) if differs(one.norms[rank], one.norms)]
+        if those:
+            found.setdefault(tuple(those), []).append(rank)
+    for places, numbers in found.items():
+        yield numbers, [ranks.parameters[at] for at in places]
+
+
+def _unequal(ranks: Ranks) -> Iterator[str]:
+    found = [one for one in ranks.parameters if one.unequal]
+    if found:
+        others = sorted({rank for one in found for rank in one.unequal})
+        most = max(found, key=lambda one: max(one.values) - min(one.values))
+        yield (
+            f"the parameters of {_ranks(others)} have other values than those of rank 0, in {_names(found)}: the norms "
+            f"of {most.name} are {numbers_text(most.values)}. The average of the gradients does not make them equal "
+            f"again. DistributedDataParallel made them equal, so look for what changes them in one rank: another "
+            f"learning rate, a checkpoint, random numbers"
+        )
+
+
+def _far(ranks: Ranks) -> Iterator[str]:
+    norms = ranks.norms
+    for rank, norm in enumerate(norms):
+        others = tuple(one for other, one in enumerate(norms) if other != rank)
+        if isfinite(norm) and others and 0 < median(others) * _FAR < norm:
+            yield (
+                f"the gradient of rank {rank} has the norm {norm:.4g}, and those of the others {numbers_text(others)}: "
+                f"compare the scale of its data and of its loss"
+            )
+
+
+def _uneven(ranks: Ranks) -> Iterator[str]:
+    if len(set(ranks.backwards)) > 1:
+        told = ", ".join(f"{many} in rank {rank}" for rank, many in enumerate(ranks.backwards[:SHOWN]))
+        more = ", ..." if ranks.size > SHOWN else ""
+        yield (
+            f"the ranks have averaged in different numbers of backwards, {told}{more}: give them the same number of "
+            f"batches, or run the loop inside join()"
+        )
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    more = ", ..." if len(numbers) > SHOWN else ""
+    return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(str(one) for one in numbers[:SHOWN])}{more}"
+
+
+def _names(found: Sequence[RankedParameter]) -> str:
+    """The names of some parameters, the first ones of many."""
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return f"{', '.join(one.name for one in found[:_NAMED])}{more}"

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import socket
-from collections import deque
 from datetime import timedelta
 from pathlib import Path
 from secrets import randbits
@@ -19,9 +18,6 @@ SLICE = 0.5
 
 ROLL_CALL = 3.0
 """Seconds that the processes of a group have to answer when one of them finds that another is lost."""
-
-LEFT = 8
-"""The number of texts of a process that the store keeps: the latest ones."""
 
 
 class Peers:
@@ -45,7 +41,6 @@ class Peers:
         dist.broadcast(mark, dist.get_global_rank(group, 0), group=group)
         self._prefix = f"nbgrad/{mark.item():x}"
         self._told = False
-        self._left: deque[str] = deque()
         self._set(f"place/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
 
     def all_reduce(self, data: torch.Tensor, op: Any = None) -> Any:
@@ -117,26 +112,6 @@ class Peers:
             words = str(error).strip().partition("\n")[0]
             self._set(f"end/{self.rank}", f"raised {type(error).__name__}{': ' if words else ''}{words}")
             self._set("trouble", "yes")
-
-    def leave(self, key: str, text: str) -> None:
-        """Write ``text`` under ``key``, for other processes to read. Only the latest ``LEFT`` keys are kept.
-
-        Nothing happens if the store is gone.
-        """
-        self._set(key, text)
-        if key not in self._left:
-            self._left.append(key)
-        if len(self._left) > LEFT:
-            with contextlib.suppress(RuntimeError):
-                self._store.delete_key(f"{self._prefix}/{self._left.popleft()}")
-
-    def read(self, key: str) -> str | None:
-        """The text that a process has left under ``key``; None if there is none.
-
-        Raises:
-            RuntimeError: the store is gone.
-        """
-        return self._get(key)
 
     def _set(self, key: str, value: str) -> None:
         with contextlib.suppress(RuntimeError):  # the process that keeps the store has ended

@@ -9,9 +9,9 @@ import torch
 
 from nbgrad.core.engine.node import record_id
 from nbgrad.core.engine.observer import Observer
-from nbgrad.core.graph.ranks import RankPart, RankRecorder
+from nbgrad.core.graph.rank_part import measured_part, norm_of, store_of
+from nbgrad.core.graph.rank_recorder import RankRecorder
 from nbgrad.nn.parallel.buckets import Bucket
-from nbgrad.nn.parallel.peers import Peers
 from nbgrad.nn.parameter import Parameter
 
 
@@ -36,7 +36,7 @@ class RankMeasurement:
 
     def put(self, number: int, view: torch.Tensor, scale: float) -> None:
         """Measure what this process sends of parameter ``number``: ``view``, which was multiplied by ``scale``."""
-        self._norms[number] = _norm(view) / scale
+        self._norms[number] = norm_of(view) / scale
 
     def leaves(self, bucket: Bucket) -> None:
         """Note that ``bucket`` is about to be sent."""
@@ -51,36 +51,24 @@ class RankMeasurement:
     def _arrive(self, index: int, _: Any) -> None:
         self._arrived[index] = perf_counter()
 
-    def end(self, peers: Peers, number: int, buckets: Sequence[Bucket], names: Sequence[str]) -> None:
+    def end(self, group: Any, buckets: Sequence[Bucket], names: Sequence[str]) -> None:
         """Give the measurements to the graphs; the buckets hold the averages.
 
         Args:
-            peers: the processes.
-            number: how many backwards had averaged before.
+            group: the process group.
             buckets: in the order in which they travel.
             names: of all parameters.
         """
         now = perf_counter()
         numbers = [one for bucket in buckets for one in bucket.numbers]
         parameters: list[Parameter] = [one for bucket in buckets for one in bucket.parameters()]
-        averages = [_norm(view) for bucket in buckets for view in bucket.views]
-        journeys = [self._arrived.get(one.index(), now) - self._sent[one.index()] for one in buckets]
-        on_host = all(bucket.flat.device.type == "cpu" for bucket in buckets)
-        part = RankPart(
-            names=[names[one] for one in numbers],
-            buckets=[(bucket.flat.nbytes, len(bucket.numbers)) for bucket in buckets],
-            norms=torch.stack([self._norms[one] for one in numbers]).tolist(),
-            averages=torch.stack(averages).tolist(),
-            journeys=journeys if on_host else None,
-            precision=max(torch.finfo(bucket.flat.dtype).eps for bucket in buckets),
+        part = measured_part(
+            [(names[number], one.data) for number, one in zip(numbers, parameters, strict=True)],
+            [(bucket.flat.nbytes, len(bucket.numbers)) for bucket in buckets],
+            [self._norms[one] for one in numbers],
+            [view for bucket in buckets for view in bucket.views],
+            [self._arrived.get(one.index(), now) - self._sent[one.index()] for one in buckets],
         )
         ids = [record_id(one.origin) for one in parameters]
         for recorder in self._recorders:
-            recorder.add(peers, number, part, ids)
-
-
-def _norm(view: torch.Tensor) -> torch.Tensor:
-    """The norm in double precision, so that differences of norms mean something."""
-    wide = torch.complex128 if view.is_complex() else torch.float64
-    norm: torch.Tensor = torch.linalg.vector_norm(view, dtype=wide)
-    return norm.real
+            recorder.add(store_of(group), part, ids)

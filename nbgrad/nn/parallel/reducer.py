@@ -34,7 +34,7 @@ class BucketReducer(Reducer):
     """
 
     __slots__ = (
-        *("_absent", "_arrived", "_as_view", "_averaged", "_begun", "_buckets", "_caps", "_measurement"),
+        *("_absent", "_arrived", "_as_view", "_begun", "_buckets", "_caps", "_measurement"),
         *("_complete", "_delayed"),
         *(
             "_finds_unused",
@@ -76,7 +76,6 @@ class BucketReducer(Reducer):
         self._finds_unused, self._static, self._as_view, self._delayed = finds_unused, static, as_view, delayed
         self._known_absent: frozenset[int] | None = None
         self._used = [False] * len(named)  # since the last average
-        self._averaged = 0  # how many backwards
         self._flags: list[int] = []  # for each parameter, how many processes have used it
         self._order: list[int] = []
         self._rebuilds: bool | None = None if not finds_unused or static else False
@@ -198,8 +197,7 @@ class BucketReducer(Reducer):
         for number in [one for one in self._absent if self._flags[one]]:
             self._write(number, self.parameters[number])
         if self._measurement is not None:
-            self._measurement.end(self.peers, self._averaged, self._buckets, self.names)
-        self._averaged += 1
+            self._measurement.end(self.peers.group, self._buckets, self.names)
         if self._rebuilds is None:
             self._rebuilds = True
         self._used = [False] * len(self._used)
@@ -426,7 +424,6 @@ class BucketReducer(Reducer):
                 self.peers.wait_future(bucket.work, doing)
             bucket.work = None
         self._read_used(used)
-        self._averaged += 1
         if self._rebuilds is None:
             self._rebuilds = True
 

@@ -5,11 +5,14 @@ from math import isfinite
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.graph.ranks import RankedBucket, RankedParameter, Ranks, numbers_text
-from nbgrad.widgets.description.format import duration, number
+from nbgrad.widgets.description.format import counted, duration, number
 from nbgrad.widgets.description.schema import Detail
 
 MANY = 8
 """All buckets after this many share one name: an overlay can show only a few classes."""
+
+_NOTABLE = 0.01
+"""Ranks that wait less than so many seconds for another are not worth a sentence."""
 
 
 def compared(graph: AutogradGraph) -> Ranks | None:
@@ -62,14 +65,18 @@ def rank_notes(graph: AutogradGraph) -> list[str]:
     except RuntimeError as error:
         return [f"{error}."]
     sent = sum(bucket.bytes for bucket in ranks.buckets)
-    count = len(ranks.buckets)
-    text = f"Rank {ranks.rank} of {ranks.size}. It sent {byte_text(sent)} in {count} bucket{'s' if count > 1 else ''}."
-    widest = max(ranks.parameters, key=lambda one: one.spread)
-    if widest.spread:
-        text += f" Before averaging, the gradients of {widest.name} differ most, with a spread of {_spread(widest)}."
+    text = f"Rank {ranks.rank} of {ranks.size}. It sent {byte_text(sent)} in {counted(len(ranks.buckets), 'bucket')}."
+    if ranks.widest.spread:
+        text += (
+            f" Before averaging, the gradients of the ranks had the norms {numbers_text(ranks.norms)}. Those of "
+            f"{ranks.widest.name} differ most, with a spread of {_spread(ranks.widest)}."
+        )
     else:
         text += " Before averaging, the gradients were equal in all ranks."
-    return [text]
+    slow = max(ranks.buckets, key=lambda one: max(one.waits or (0.0,)))
+    if slow.waits is not None and max(slow.waits) >= _NOTABLE:
+        text += f" In bucket {slow.number}, the others waited for rank {slow.last} up to {duration(max(slow.waits))}."
+    return [text, *[f"{one[0].upper()}{one[1:]}{'' if one.endswith('?') else '.'}" for one in ranks.faults()]]
 
 
 def _named(bucket: RankedBucket) -> str:
@@ -79,7 +86,9 @@ def _named(bucket: RankedBucket) -> str:
 
 
 def _spread(one: RankedParameter) -> str:
-    return number(one.spread) if isfinite(one.spread) else "infinity, as they cancel out"
+    if isfinite(one.spread):
+        return number(one.spread)
+    return f"infinity, as they {'cancel out' if all(map(isfinite, one.norms)) else 'are not all finite'}"
 
 
 def _parameter_text(one: RankedParameter) -> str:

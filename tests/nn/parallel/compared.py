@@ -1,17 +1,19 @@
 """The functions that the processes run in the tests of ``--ranks``."""
 
 import time
-from contextlib import redirect_stdout, suppress
+from contextlib import nullcontext, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.graph import ranks
+from nbgrad.core.graph import rank_recorder
+from nbgrad.core.graph.rank_part import LEFT, GroupStore
 from nbgrad.core.graph.ranks import Ranks
 from nbgrad.nn.parallel import DistributedDataParallel
 from nbgrad.widgets.describe import describe
@@ -20,10 +22,14 @@ CAP = 1e-5
 """The size of a bucket in MiB: about 10 bytes, so that there are several buckets."""
 
 
-def net(**settings: Any) -> DistributedDataParallel:
+OURS, TORCHS = nn, torch.nn
+"""The two libraries whose modules are compared."""
+
+
+def net(library: Any = OURS, **settings: Any) -> Any:
     torch.manual_seed(0)
-    layers = [nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)]
-    return DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=CAP, **settings)
+    layers = [library.Linear(4, 8), library.Tanh(), library.Linear(8, 1)]
+    return library.parallel.DistributedDataParallel(library.Sequential(*layers), bucket_cap_mb=CAP, **settings)
 
 
 def batch(rank: int) -> torch.Tensor:
@@ -38,11 +44,16 @@ def local_gradients(rank: int) -> dict[str, torch.Tensor]:
     return {name: one.grad.data for name, one in alone.named_parameters()}
 
 
-def compared(rank: int, late: int | None, settings: dict[str, Any]) -> tuple[Ranks, list[str], dict[str, Any]]:
+def compared(
+    rank: int, late: int | None, settings: dict[str, Any], torchs: bool
+) -> tuple[Ranks, list[str], dict[str, Any]]:
     """One backward in a graph of each process. The process ``late`` begins its backward later."""
-    wrapped = net(**settings)
+    wrapped = net(TORCHS if torchs else OURS, **settings)
+    if torchs:  # torch makes its buckets after the first backward
+        wrapped(batch(rank)).mean().backward()
+        wrapped.zero_grad()
     with nbgrad.record(view="none", ranks=True) as graph:
-        loss = wrapped(nbgrad.tensor(batch(rank))).square().mean()
+        loss = wrapped(batch(rank) if torchs else nbgrad.tensor(batch(rank))).square().mean()
         dist.barrier()
         if rank == late:
             time.sleep(0.3)
@@ -99,7 +110,7 @@ def cancelled(rank: int) -> Ranks:
 
 def one_asks(rank: int) -> str:
     """Only rank 0 compares: nothing hangs, and training goes on."""
-    ranks.PATIENCE = 0.5
+    rank_recorder.PATIENCE = 0.5
     wrapped = net()
     with nbgrad.record(view="none", ranks=rank == 0) as graph:
         wrapped(nbgrad.tensor(batch(rank))).square().mean().backward()
@@ -123,12 +134,13 @@ def not_wrapped(rank: int) -> tuple[str, list[str]]:
     return refused(graph), describe(graph)["notes"]
 
 
-def accumulated(rank: int) -> tuple[Ranks, dict[str, torch.Tensor]]:
+def accumulated(rank: int, torchs: bool) -> tuple[Ranks, dict[str, torch.Tensor]]:
     """The backward that averages also sends the gradients that were accumulated in ``no_sync``."""
-    wrapped, x = net(), nbgrad.tensor(batch(rank))
-    with wrapped.no_sync():
-        wrapped(x).square().mean().backward()
+    wrapped = net(TORCHS if torchs else OURS)
+    x = batch(rank) if torchs else nbgrad.tensor(batch(rank))
     with nbgrad.record(view="none", ranks=True) as graph:
+        with wrapped.no_sync():
+            wrapped(x).square().mean().backward()
         wrapped(x).square().mean().backward()
     return graph.ranks(), local_gradients(rank)
 
@@ -142,3 +154,85 @@ def many_graphs(rank: int) -> list[float]:
         found.append(graph.ranks().parameter("2.bias").average)
         wrapped.zero_grad()
     return found
+
+
+class Two(torch.nn.Module):
+    """Rank 1 does not use ``right``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        used: torch.Tensor = self.left(x)
+        return used if dist.get_rank() else used + self.right(x)
+
+
+def faulty(rank: int) -> dict[str, list[str]]:
+    """The sentences about faults of torch programs, by fault."""
+    found = dict[str, list[str]]()
+
+    def told(fault: str, wrapped: Any, *batches: torch.Tensor) -> None:
+        optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1 * (rank + 1) if fault == "rate" else 0.1)
+        with nbgrad.record("faulty", view="none", ranks=True) as graph, wrapped.join(enable=fault == "fewer"):
+            for x in batches:
+                optimizer.zero_grad()
+                wrapped(x).square().mean().backward()
+                optimizer.step()
+        found[fault] = describe(graph)["notes"][1:]
+
+    x = batch(0)
+    told("none", net(TORCHS), batch(rank))
+    told("not finite", net(TORCHS), x / (1 - rank))
+    told("unused", torch.nn.parallel.DistributedDataParallel(Two(), find_unused_parameters=True), x)
+    told("far", torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1)), x * 50**rank)
+    told("rate", net(TORCHS), x, x)
+    rank_recorder.PATIENCE = 0.5
+    told("fewer", net(TORCHS), *[x] * (3 - rank))
+    return found
+
+
+def unchanged(rank: int) -> tuple[bool, bool]:
+    """Whether a training has the same bits where the ranks are compared; and whether nothing of ours is left."""
+    bits = list[Any]()
+    for recorded in (False, True):
+        wrapped = net(TORCHS, static_graph=True)
+        hooked = list[int]()
+        wrapped.register_comm_hook(hooked, _noted)
+        optimizer = torch.optim.Adam(wrapped.parameters())
+        with nbgrad.record(view="none", ranks=True) if recorded else nullcontext():
+            for _ in range(3):
+                optimizer.zero_grad()
+                wrapped(batch(rank)).square().mean().backward()
+                optimizer.step()
+        bits.append([[*map(torch.Tensor.tolist, (one.detach(), one.grad))] for one in wrapped.parameters()] + [hooked])
+    own = torch.nn.parallel.DistributedDataParallel._pre_forward.__module__ == "torch.nn.parallel.distributed"
+    left = [one for one in wrapped.parameters() if one._post_accumulate_grad_hooks is not None]
+    return bits[0] == bits[1], own and not left
+
+
+def _noted(hooked: list[int], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """A communication hook of the user's."""
+    hooked.append(bucket.index())
+    return default_hooks.allreduce_hook(dist.group.WORLD, bucket)
+
+
+def compiled(rank: int) -> tuple[Ranks, Ranks]:
+    """The comparison of a module that torch compiles, and of the same one as it is."""
+    found = []
+    for wrap in (lambda one: torch.compile(one, backend="aot_eager"), lambda one: one):
+        torch.manual_seed(0)
+        wrapped = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+        called = wrap(wrapped)
+        with nbgrad.record(view="none", ranks=True) as graph:
+            called(batch(rank)).square().mean().backward()
+        found.append(graph.ranks())
+    return found[0], found[1]
+
+
+def kept(rank: int) -> list[str | None]:  # each process gets its rank
+    """The first and the last of more texts than the store keeps."""
+    store = GroupStore(dist.group.WORLD)
+    for number in range(LEFT + 2):
+        store.leave(str(number), "text")
+    return [store.read(str(number)) for number in (0, 1, 2, LEFT + 1)]

@@ -9,16 +9,26 @@ import torch
 
 import nbgrad
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.ranks import RankedBucket, RankedParameter, RankPart, RankRecorder, numbers_text
+from nbgrad.core.graph.rank_part import GroupStore, RankPart, bit_sum, norm_of
+from nbgrad.core.graph.rank_recorder import RankRecorder
+from nbgrad.core.graph.ranks import RankedBucket, RankedParameter, Ranks, compare, numbers_text
 from tests.nn.parallel import compared
 from tests.nn.parallel.processes import values
 
 pytestmark = pytest.mark.once
 
 
-@pytest.mark.parametrize("settings", [{}, {"gradient_as_bucket_view": True, "find_unused_parameters": True}])
-def test_the_ranks_are_compared(settings: dict[str, Any]) -> None:
-    first, second = values(compared.compared, 2, 1, settings)
+OTHERS = {"gradient_as_bucket_view": True, "find_unused_parameters": True}
+
+
+@pytest.fixture(scope="module", params=[({}, False), (OTHERS, False), ({}, True), (OTHERS, True)], ids=str)
+def both(request: pytest.FixtureRequest) -> list[Any]:
+    """The results of both processes, with modules of nbgrad's and of torch's. Rank 1 is late."""
+    return values(compared.compared, 2, 1, *request.param)
+
+
+def test_the_ranks_are_compared(both: list[Any]) -> None:
+    first, second = both
     ranks, _, _ = first
     assert (ranks.rank, second[0].rank, ranks.size) == (0, 1, 2)
     assert (ranks.parameters, ranks.buckets) == (second[0].parameters, second[0].buckets)
@@ -37,8 +47,9 @@ def test_the_ranks_are_compared(settings: dict[str, Any]) -> None:
     assert sum(bucket.bytes for bucket in ranks.buckets) == 4 * (4 * 8 + 8 + 8 + 1)
 
 
-def test_a_late_rank_is_waited_for() -> None:
-    (ranks, _, shown), _ = values(compared.compared, 2, 1, {})
+def test_a_late_rank_is_waited_for(both: list[Any]) -> None:
+    (ranks, notes, shown), _ = both
+    assert re.search(r"\. In bucket \d, the others waited for rank 1 up to \d+ ms\.$", notes[0])
     bucket = ranks.buckets[0]
     assert bucket.last == 1
     assert bucket.waits is not None
@@ -56,12 +67,12 @@ def test_a_gradient_that_is_asked_for_is_not_given_away() -> None:
         assert "ranks" not in terms
 
 
-def test_the_view_has_overlays_and_lines() -> None:
-    (ranks, notes, shown), (_, others, _) = values(compared.compared, 2, None, {})
+def test_the_view_has_overlays_and_lines(both: list[Any]) -> None:
+    (ranks, notes, shown), (_, others, _) = both
     assert notes[0].startswith(f"Rank 0 of 2. It sent 196 B in {len(ranks.buckets)} buckets. Before averaging, the ")
     assert others[0].startswith("Rank 1 of 2.")
     widest = max(ranks.parameters, key=lambda one: one.spread)
-    assert f"the gradients of {widest.name} differ most" in notes[0]
+    assert f"had the norms {numbers_text(ranks.norms)}. Those of {widest.name} differ most" in notes[0]
     overlays = shown["overlays"]
     assert overlays["spread"]["label"] == "spread of gradients over ranks (log)"
     assert len(overlays["bucket"]["classes"]) == len(ranks.buckets)
@@ -91,15 +102,17 @@ def test_gradients_that_cancel_out_have_no_finite_spread() -> None:
         assert (one.norms, one.average, one.spread) == ((2.0, 2.0), 0.0, float("inf"))
 
 
-def test_what_adds_up_counts() -> None:
-    for rank, (ranks, gradients) in enumerate(values(compared.accumulated, 2)):
+@pytest.mark.parametrize("torchs", [False, True])
+def test_what_adds_up_counts(torchs: bool) -> None:
+    for rank, (ranks, gradients) in enumerate(values(compared.accumulated, 2, torchs)):
+        assert ranks.backwards == (1, 1)
         for one in ranks.parameters:
             assert one.norms[rank] == pytest.approx(2 * gradients[one.name].norm().item(), rel=1e-5)
 
 
 def test_a_rank_that_does_not_compare_is_named_and_nothing_hangs() -> None:
     first, second = values(compared.one_asks, 2)
-    assert "rank 1 has sent no figures of this backward. Open nbgrad.record(ranks=True)" in first
+    assert "rank 1 has sent no figures of this backward. It still runs, as one with more batches does, or it " in first
     assert first.count("rank 1 has sent no figures") == 2  # the picture says so too
     assert "does not compare ranks: open it in every process with nbgrad.record(ranks=True), or %%auto" in second
 
@@ -116,6 +129,39 @@ def test_a_graph_for_each_step() -> None:
     assert first == pytest.approx([number + 1.0 for number in range(20)])
 
 
+def test_faults_of_one_rank_are_named() -> None:
+    told, _ = values(compared.faulty, 2)
+    assert told["none"] == []
+    assert told["not finite"] == [
+        "The gradients of rank 1 are not finite, those of 0.weight, 0.bias, 2.weight and 1 more, and in another rank "
+        "they are: the average is finite in no rank."
+    ]
+    assert told["unused"] == [
+        "Zeros come from rank 1 for right.weight, right.bias, and not from all ranks: does the loss depend on that "
+        "everywhere?"
+    ]
+    [far] = told["far"]
+    assert re.fullmatch(
+        r"The gradient of rank 1 has the norm \S+, and those of the others \S+: compare the scale of its data and of "
+        r"its loss\.",
+        far,
+    )
+    [rate] = told["rate"]
+    assert rate.startswith("The parameters of rank 1 have other values than those of rank 0, in ")
+    [fewer] = told["fewer"]
+    assert fewer.startswith("The ranks have averaged in different numbers of backwards, 3 in rank 0, 2 in rank 1: give")
+
+
+def test_a_torch_program_is_what_it_was() -> None:
+    assert values(compared.unchanged, 2) == [(True, True)] * 2
+
+
+def test_a_compiled_module_is_compared() -> None:
+    for ours, plain in values(compared.compiled, 2):
+        assert [one.norms for one in ours.parameters] == [one.norms for one in plain.parameters]
+        assert len(ours.parameters) == 2
+
+
 # In one process.
 
 
@@ -129,29 +175,37 @@ def test_without_a_process_group() -> None:
         graph.ranks()
 
 
-class OneStore:
+class OneStore(GroupStore):
     """The store of a process that is alone. ``texts`` is what other processes would have put there."""
 
-    rank, size = 0, 2
-
-    def __init__(self, texts: dict[str, str]) -> None:
-        self.texts = texts
+    def __init__(self, texts: dict[str, str] | None = None) -> None:
+        self.rank, self.size = 0, 2
+        self.texts = texts or {}
 
     def leave(self, key: str, text: str) -> None:
-        self.texts.setdefault(key, text)
-        self.texts.setdefault(key[:-1] + "1", text)
+        self.texts[key] = text
 
     def read(self, key: str) -> str | None:
         return self.texts.get(key)
 
 
-PART = RankPart(["w"], [(8, 1)], [1.0], [1.0], [0.5], 1e-7)
+PART = RankPart(["w"], [(8, 1)], [1.0], [1.0], "a", [2.0], [5], [0.5], 1e-7)
+OTHER = PART._replace(names=["v"], digest="b")
+
+
+def one_recorder(store: GroupStore, *backwards: list[RankPart]) -> RankRecorder:
+    """A recorder that has measured ``backwards``, each with the parts of its modules."""
+    recorder = RankRecorder("mine")
+    for parts in backwards:
+        recorder.on_backward_begin([])
+        for at, part in enumerate(parts):
+            recorder.add(store, part, [at + 1])
+        recorder.on_backward_end()
+    return recorder
 
 
 def test_ranks_with_other_parameters_are_named() -> None:
-    other = '{"names": ["v"], "buckets": [[8, 1]], "norms": [1], "averages": [1], "journeys": null, "precision": 1}'
-    recorder = RankRecorder("mine")
-    recorder.add(OneStore({"ranks/0/1": other}), 0, PART, [1])
+    recorder = one_recorder(OneStore({"ranks/a/1": PART._replace(names=["v"]).text()}), [PART])
     with pytest.raises(RuntimeError, match="'mine' cannot compare the ranks: rank 1 has other parameters in its last"):
         recorder.ranks()
 
@@ -161,24 +215,62 @@ def test_a_store_that_is_gone_is_an_error_at_once() -> None:
         def read(self, key: str) -> str | None:
             raise RuntimeError("connection reset")
 
-    recorder = RankRecorder("mine")
-    recorder.add(Gone({}), 0, PART, [1])
-    with pytest.raises(RuntimeError, match=r"rank 0 has sent no figures .* in every process \(connection reset\)"):
+    recorder = one_recorder(Gone(), [PART])
+    with pytest.raises(RuntimeError, match=r"rank 1 has sent no figures .* same backwards \(connection reset\)"):
         recorder.ranks()
 
 
 def test_the_last_backward_counts_and_clear_forgets() -> None:
-    recorder = RankRecorder("mine")
-    recorder.on_backward_begin([])
-    recorder.add(OneStore({}), 0, PART, [1])
-    recorder.add(OneStore({}), 0, PART._replace(names=["v"]), [2])  # another module in the same backward
+    store = OneStore({"ranks/a/1": PART.text(), "ranks/b/1": OTHER.text()})
+    recorder = one_recorder(store, [PART, OTHER])
     assert [(place, one.name, one.bucket) for place, one in recorder.places] == [(1, "w", 0), (2, "v", 1)]
-    recorder.on_backward_begin([])
-    recorder.add(OneStore({}), 1, PART, [1])
-    assert [one.name for one in recorder.ranks().parameters] == ["w"]
+    recorder = one_recorder(store, [PART, OTHER], [OTHER])
+    assert [one.name for one in recorder.ranks().parameters] == ["v"]
+    recorder.publish()
+    assert store.texts["ranks/b/0"] == OTHER._replace(backwards=2).text()
     recorder.forget()
     with pytest.raises(RuntimeError, match="no backward in it averaged"):
         recorder.ranks()
+
+
+def test_an_earlier_backward_is_compared_if_a_rank_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nbgrad.core.graph.rank_recorder.PATIENCE", 0.1)
+    recorder = one_recorder(OneStore({"ranks/b/1": OTHER._replace(backwards=1).text()}), [OTHER], [PART])
+    ranks = recorder.ranks()
+    assert ([one.name for one in ranks.parameters], ranks.backwards) == (["v"], (2, 1))
+
+
+def test_the_latest_texts_are_kept() -> None:
+    assert values(compared.kept, 1) == [[None, None, "text", "text"]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64])
+def test_bits_and_norms(dtype: torch.dtype) -> None:
+    one = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).to(dtype)
+    other = one.clone()
+    assert bit_sum(one) == bit_sum(other.t().contiguous().t())
+    other[2, 1] *= 1.5
+    assert bit_sum(one) != bit_sum(other)
+    assert norm_of(one).item() == pytest.approx(one.to(torch.complex128).abs().square().sum().sqrt().item())
+    sparse = one.to_sparse()
+    assert bit_sum(sparse) == bit_sum(one)
+    assert norm_of(sparse) == norm_of(one)
+
+
+def test_what_the_ranks_have_in_common_is_no_fault() -> None:
+    bad = PART._replace(norms=[float("nan")], averages=[float("nan")])
+    parameters, buckets = list[RankedParameter](), list[RankedBucket]()
+    compare([bad, bad], bad, parameters, buckets)
+    ranks = Ranks(0, 2, tuple(parameters), tuple(buckets), (1, 1))
+    assert parameters[0].spread == float("inf")
+    assert ranks.faults() == []
+
+
+def test_ranks_with_one_fault_share_a_sentence() -> None:
+    parameters = [RankedParameter(name, 0, (0.0, 1e300, 0.0), 1.0, 1.0) for name in "abcde"]
+    ranks = Ranks(0, 3, tuple(parameters), ())
+    assert ranks.faults()[0].startswith("zeros come from ranks 0, 2 for a, b, c and 2 more, and not from all ranks: ")
+    assert len(ranks.faults()) == 1
 
 
 def test_the_texts() -> None:
@@ -186,11 +278,11 @@ def test_the_texts() -> None:
     assert numbers_text(tuple(float(one) for one in range(20))) == "0 (rank 0) to 19 (rank 19)"
     bucket = RankedBucket(0, 12, ("w",), (0.25, 0.0))
     parameter = RankedParameter("w", 0, (1.0, 2.0), 1.5, 1 / 3)
-    text = str(compared.Ranks(0, 2, (parameter,), (bucket,)))
+    text = str(Ranks(0, 2, (parameter,), (bucket,)))
     assert text == (
         "rank 0 of 2\nbucket 0: 12 bytes, rank 1 was last, others waited up to 250 ms\n  w: norms 1, 2, spread 0.333"
     )
     assert RankedBucket(0, 12, ("w",), None).last is None
     with pytest.raises(KeyError, match="no parameter is called 'x': there are w"):
-        compared.Ranks(0, 2, (parameter,), (bucket,)).parameter("x")
+        Ranks(0, 2, (parameter,), (bucket,)).parameter("x")
     assert torch.distributed.is_initialized() is False
