@@ -14,7 +14,7 @@ from nbgrad.widgets.description.stage import Pages, Stage
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.optional_packages import needs
-from nbgrad.widgets.pipeline import Wanted, first_look, lay_out
+from nbgrad.widgets.pipeline import Wanted, first_look, for_projector, lay_out
 from nbgrad.widgets.render.wire_format import packed
 from nbgrad.widgets.tensor_lookup import Holdings, What
 from nbgrad.widgets.what_if import WhatIf
@@ -190,6 +190,9 @@ class GraphView(anywidget.AnyWidget):
         if "suppose" in request:
             self._suppose(request["suppose"])
             return
+        if "project" in request:
+            self._project(**request["project"])
+            return
         graph = self._at_hand()
         if graph is None:
             return
@@ -209,6 +212,33 @@ class GraphView(anywidget.AnyWidget):
         self._direction, self._wanted, self._folding, self._on = picture["direction"], wanted, chosen, on
         self._near = near
         Pages.stage = on
+
+    def _project(
+        self, page: float, stage: list[float], toggled: list[list[str]], direction: str | None, near: list[str]
+    ) -> None:
+        """Lay the graph out for a page that shows it on a projector. The view, and its other pages, stay as they are.
+
+        Args:
+            page: the one that asked.
+            stage: its width and height there.
+            toggled: what the reader has folded and unfolded there, in this order.
+            direction: the one that the reader has chosen there; None for none.
+            near: the nodes that the reader has chosen.
+        """
+        graph = self._at_hand()
+        if graph is None:
+            return
+        on = Stage(*map(float, stage)).bounded().projected()
+        wanted: Wanted = direction if direction in ("TB", "LR") else self._wanted  # type: ignore[assignment]
+        chosen = frozenset(map(str, near))
+        picture, folding = for_projector(
+            graph, limit=self._limit, direction=wanted, folding=self._folding, on=on, near=chosen
+        )
+        for holds in toggled:
+            folding = self._toggled(graph, folding, [str(scope) for scope in holds])
+        if toggled:
+            picture = lay_out(graph, limit=self._limit, direction=wanted, folding=folding, on=on, near=chosen)
+        self.send({"projected": page}, [packed(picture)])
 
     def _toggled(self, graph: Outline, folding: Folding, holds: list[str]) -> Folding:
         """Fold or unfold after a double click on the box of ``holds``; of two graphs side by side, in both."""

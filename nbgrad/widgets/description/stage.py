@@ -10,6 +10,9 @@ LETTERS = 11.0
 READ = 9.0
 """How high letters have to be on the screen to be read."""
 
+PROJECTOR = 3.0
+"""How many times as high letters have to be on a projector: 27 pixels, a little more than 20 points."""
+
 LARGEST = 1.25
 """A small picture is not seen larger than by this factor."""
 
@@ -32,6 +35,10 @@ class Stage(NamedTuple):
         """How much of the stage a layout covers where it is seen whole: a part of 1."""
         return self.scale(layout) ** 2 * layout["width"] * layout["height"] / (self.width * self.height)
 
+    def projected(self) -> "Stage":
+        """The stage without a projector on which as much has room as on this one with a projector."""
+        return Stage(self.width / PROJECTOR, self.height / PROJECTOR)
+
     def bounded(self) -> "Stage":
         """The same, neither smaller nor larger than any real one."""
         return Stage(min(max(self.width, 200.0), 4000.0), min(max(self.height, 150.0), 3000.0))
@@ -39,6 +46,9 @@ class Stage(NamedTuple):
 
 STAGE = Stage()
 """That of a file, and of a view before any page has told its own."""
+
+SCREEN = Stage(1280.0, 720.0)
+"""That of a projector: the whole screen."""
 
 
 class Pages:

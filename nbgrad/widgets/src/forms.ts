@@ -1,12 +1,12 @@
 // The form of each box at the scale of the moment: as much of it as can be read in its place. Nothing else moves.
 
-import { HIGH, LEGIBLE, NAME, NARROW, SHORT, TOGETHER } from "./constants";
+import { HIGH, LEGIBLE, LETTERS, NAME, NARROW, SHORT, TOGETHER } from "./constants";
 import type { Box, Form, Node as GraphNode, Picture } from "./description";
 import { attribute, flag } from "./dom";
 import { type Drawing, front, shrinking } from "./draw";
 
 const [HEAD, LINE] = [14.8, 11.7]; // the size of the letters of the first line, which are bold, and of the others, with some room to spare
-const NAMED = (LEGIBLE * 11) / 13; // the letters of a name are larger than others
+const NAMED = (LEGIBLE * LETTERS) / 13; // the letters of a name are larger than others
 const [TALL, CAPITAL] = [15, 9.3]; // how high a name and a capital letter are
 const NEAR = 0.995; // a scale that is only that much smaller is as good
 
@@ -55,6 +55,14 @@ export class Forms {
       part.now = now;
       write(part, form, by, scale);
     }
+  }
+
+  /** How high the smallest letters in the boxes are at this scale. */
+  letters(scale: number): number {
+    return Math.min(...this.#parts.map((part) => {
+      const [form, by] = best(part, scale);
+      return by * scale * (form === "name" ? 13 : LETTERS);
+    }));
   }
 }
 

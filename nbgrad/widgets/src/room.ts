@@ -8,6 +8,7 @@ export class Room {
   readonly #watcher: ResizeObserver;
   #most = 0; // how high the picture may be
   #scroller: Element | null = null;
+  full = false; // whether the view has the whole screen
 
   constructor(private readonly root: HTMLElement, private readonly body: HTMLElement, private readonly size: () => [number, number], changed: () => void) {
     // The height before the view is in the page. It should hardly change later: some hosts draw only the visible outputs.
@@ -23,7 +24,7 @@ export class Room {
 
   /** The width and the height that the picture may have. */
   get stage(): [number, number] {
-    return [this.body.clientWidth, this.#most];
+    return [this.body.clientWidth, this.full ? this.body.clientHeight : this.#most];
   }
 
   /** Whether the page around the view scrolls. */
@@ -39,7 +40,7 @@ export class Room {
   /** Fit the picture into the part of the window that is left by the open lines around it. */
   measure(): void {
     const { root, body } = this;
-    if (!root.clientWidth) return; // it stands nowhere yet
+    if (!root.clientWidth || this.full) return; // it stands nowhere yet, or its sheet says how high it is
     if (!this.#scroller?.isConnected) {
       this.#scroller = this.#scrolling();
       this.#watcher.observe(this.#scroller);
