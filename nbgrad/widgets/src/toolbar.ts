@@ -68,7 +68,7 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
   if (turns) end.append(button("⤨", "Direction: from top to bottom, or from left to right", "turn", tools.turn));
   end.append(
     button("☰", "The graph as a table (T)", "as-table", tools.showTable),
-    button("⛶", "Projector: large letters on the whole screen (P)", "project", tools.project),
+    button("⤢", "Projector: large letters on the whole screen (P)", "project", tools.project),
     button("−", "Zoom out", "zoom-out", () => tools.scale(1 / 1.4)),
     button("+", "Zoom in", "zoom-in", () => tools.scale(1.4)),
     button("Fit", "Fit the whole graph", "fit", tools.fit),
