@@ -306,9 +306,11 @@ def for_projector(
 
     Args:
         graph: all of it.
-        limit, direction, near: as for ``lay_out``.
+        limit: how many nodes may be drawn.
+        direction: from top to bottom, from left to right, or as it fits.
         folding: which modules are folded in the page; None if the reader has chosen none.
         on: where it is seen: a ``projected`` stage.
+        near: the nodes that the reader has chosen.
     """
     found = _for_projector(graph, limit, direction, folding, on, near)
     return found.picture, found.folding

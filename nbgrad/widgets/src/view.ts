@@ -136,7 +136,7 @@ export class View implements Touched, Keyed, Tools {
       },
       () => this.scene.light(this.#stage.querySelector<SVGGElement>(":is(.nbg-node, .nbg-mark, .nbg-edge):hover")),
     );
-    this.#magnify(base.projected);
+    this.#magnify(picture.projected);
     this.#map = new Minimap(this.#camera);
     body.append(this.#map.root);
     this.#draw();
@@ -415,14 +415,15 @@ export class View implements Touched, Keyed, Tools {
   #offerStage(): void {
     const { kernel, base } = this;
     const [size, { by, legible }] = [this.scene.size, this.#camera];
-    const stage = this.#room.stage.map((size) => size / by) as [number, number];
+    const page = this.#room.stage;
+    const stage = page.map((size) => size / by) as [number, number];
     const tight = stage.some((now, at) => now * by < size[at]! * legible * 0.999);
     const other = (known: number[]) => stage.some((now, at) => Math.max(known[at]!, now) > MUCH * Math.min(known[at]!, now) || (tight && now < known[at]! - 1));
     if (!kernel || kernel.gone || !stage[0] || this.#page || this.#busy || !base.description.nodes.length) return;
     if (!other(base.stage) || !other(this.#told)) return;
     this.#told = stage;
     this.#offered = true;
-    kernel.ask({ stage, near: this.#near });
+    kernel.ask({ stage: page, near: this.#near });
   }
 
   /** Another picture, if a kernel can make one. */
@@ -599,7 +600,7 @@ export class View implements Touched, Keyed, Tools {
     this.#page = () => {
       this.#page = null;
       this.#clear();
-      this.#magnify(base.projected);
+      this.#magnify(this.picture.projected);
       this.#restore(base, null, base.folded);
       this.#room.measure();
       this.#firstLook();
