@@ -18,7 +18,7 @@ interface Part {
   shrunk: number; // of its card
   short: number; // how large the short form can be
   line: number; // how large the form of one line can be
-  name: number; // how large the name can be in a box that was measured for it; in others, it is cut
+  name: number; // how large the name can be in a box that was measured for it
   texts: SVGGElement;
   inside: SVGGElement[]; // its rows and their marks
   plain: Map<SVGElement, [x: string, y: string, end: boolean, text: string]>; // where its texts stand in the card
@@ -43,15 +43,15 @@ export class Forms {
       const [box, form] = [front(node, whole), layout.forms[node.id] ?? "card"];
       const short = form === "short" ? 1 : Math.min(box.height / HIGH, box.width / wide(node));
       const line = form === "line" ? 1 : Math.min(box.height / TALL, box.width / wide(node, true));
-      const name = form === "name" ? Math.max(1, box.width / (HEAD * length(cut(node.label[0] ?? "", NAME)) + around(node))) : Infinity;
+      const name = form !== "card" ? Math.max(1, box.width / (HEAD * length(cut(node.label[0] ?? "", NAME)) + around(node))) : Infinity;
       this.#parts.push({ node, box, form, shrunk: layout.shrunk[node.id] ?? 1, short, line, name, texts, inside: inside.get(node.id) ?? [], plain: new Map(), now: "card 1" });
     }
   }
 
-  /** Draw each box at this scale in the form with the most lines whose letters can be read. */
-  at(scale: number): void {
+  /** Draw each box at this scale in the form with the most lines whose letters can be read. With `whole`, names are smaller rather than cut. */
+  at(scale: number, whole: boolean): void {
     for (const part of this.#parts) {
-      const [form, by] = best(part, scale);
+      const [form, by] = best(part, scale, whole);
       const now = form === "card" ? form : `${form} ${by} ${by * scale < LEGIBLE * NEAR}`;
       if (now === part.now) continue;
       part.now = now;
@@ -59,22 +59,22 @@ export class Forms {
     }
   }
 
-  /** How high the smallest letters in the boxes are at this scale. */
+  /** How high the smallest letters in the boxes are at this scale, with whole names. */
   letters(scale: number): number {
     return Math.min(...this.#parts.map((part) => {
-      const [form, by] = best(part, scale);
+      const [form, by] = best(part, scale, true);
       return by * scale * (form === "name" ? 13 : LETTERS);
     }));
   }
 }
 
 /** The form, and the factor by which it is drawn larger or smaller in its place. */
-function best({ shrunk, short, line, name, box }: Part, scale: number): [Form, number] {
+function best({ shrunk, short, line, name, box }: Part, scale: number, whole: boolean): [Form, number] {
   const least = (LEGIBLE * NEAR) / scale;
   if (shrunk >= least) return ["card", shrunk];
   if (short >= least) return ["short", step(Math.max(1, least), short)];
   if (line >= least) return ["line", step(Math.max(1, least), line)];
-  return ["name", step(Math.max(1, (NAMED * NEAR) / scale), Math.min(name, box.height / TALL))];
+  return ["name", step(Math.max(1, (NAMED * NEAR) / scale), Math.min(whole ? name : Infinity, box.height / TALL))];
 }
 
 /** Letters grow in steps, so that they do not move at every turn of the wheel. */

@@ -128,7 +128,7 @@ export class View implements Touched, Keyed, Tools {
         if (this.#origin && this.#camera.moving) this.#forget();
         attribute(this.scene.drawing.layer, "transform", to.toString());
         this.scene.titles.at(to.k / this.#camera.by);
-        this.scene.forms.at(to.k / this.#camera.by);
+        this.scene.forms.at(to.k / this.#camera.by, this.#camera.by > 1);
         if (!moving && this.whatIf?.on) this.whatIf.paint(); // boxes that have another form now have their recorded texts
         const [width, height, [right, bottom]] = [this.#stage.clientWidth, this.#stage.clientHeight, this.#covered];
         this.scene.cull.look(to, width, height, moving);
@@ -143,12 +143,13 @@ export class View implements Touched, Keyed, Tools {
     this.#keys = new Keys(this, [this.#player, this.#timeline, this.#memory, this.#map]);
     this.#listen();
     this.#press();
-    this.#room = new Room(this.root, body, () => this.scene.size, () => {
+    this.#room = new Room(this.root, body, () => this.scene.size.map((size) => size * this.#camera.by) as [number, number], () => {
       flag(this.root, "scrolls", this.#room.scrolls);
       if (!this.#panel.hidden) this.#lay();
       this.#camera.resized(() => this.#begin());
       this.#rest();
     });
+    this.#room.large = picture.projected;
   }
 
   remove(): void {
