@@ -54,9 +54,9 @@ class Framed:
 
     def _mime_(self) -> tuple[str, str]:
         """The HTML for marimo. A script runs only in a frame, which it may not leave; a form takes an answer."""
+        rights = 'sandbox="allow-scripts allow-forms" allow="fullscreen"'
         style = "width:100%;height:32em;border:0;resize:vertical"
-        frame = f'<iframe sandbox="allow-scripts allow-forms" style="{style}" srcdoc="{escape(self._page)}"></iframe>'
-        return "text/html", frame
+        return "text/html", f'<iframe {rights} style="{style}" srcdoc="{escape(self._page)}"></iframe>'
 
 
 class Text:

@@ -17,6 +17,9 @@ LARGEST = 1.25
 """A small picture is not seen larger than by this factor."""
 
 
+_TIGHT = 120_000  # pixels: a projector has 102,400, and a phone 195,000
+
+
 class Stage(NamedTuple):
     """The width and the height of a stage, in pixels: those in JupyterLab on a laptop, with a screen of 1366 x 768."""
 
@@ -34,6 +37,11 @@ class Stage(NamedTuple):
     def covered(self, layout: Layout) -> float:
         """How much of the stage a layout covers where it is seen whole: a part of 1."""
         return self.scale(layout) ** 2 * layout["width"] * layout["height"] / (self.width * self.height)
+
+    @property
+    def tight(self) -> bool:
+        """Whether it has room for a few boxes only, as that of a projector."""
+        return self.width * self.height < _TIGHT
 
     def projected(self) -> "Stage":
         """The stage without a projector on which as much has room as on this one with a projector."""

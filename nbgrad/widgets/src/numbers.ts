@@ -14,7 +14,7 @@ export interface Kernel {
   suppose(asked: Supposition): void;
 }
 
-/** What is wanted of a picture for a projector: its stage, what the reader has folded and unfolded there, the direction, the chosen nodes. */
+/** A wish for a picture on a projector: its stage, the modules that the reader has folded and unfolded there, the direction, the chosen nodes. */
 export interface Projected {
   stage: [number, number];
   toggled: string[][];

@@ -782,7 +782,7 @@ export class View implements Touched, Keyed, Tools {
   /** Say how large the letters are if they are too small for a projector. */
   #points(): string {
     const { by, place } = this.#camera;
-    const points = Math.floor(this.scene.forms.letters(place.k / by) * by * 0.75);
+    const points = Math.floor(this.scene.forms.letters(place.k / by) * by * 0.75 + 0.01);
     return by > 1 && points < POINTS ? `All of the graph fits with letters of ${points} points, not with ${POINTS}.` : "";
   }
 
