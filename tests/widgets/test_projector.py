@@ -61,7 +61,7 @@ def test_a_file_holds_the_picture_for_a_projector_if_its_own_letters_are_too_sma
     assert held is not None
     assert alive is not None
     assert held["layout"] == alive["layout"]
-    assert len(held["description"]["nodes"]) < len(lay_out(outline)["description"]["nodes"])
+    assert set(held["layout"]["forms"].values()) == {"name", "short"}
     one = {**small, "nodes": small["nodes"][:1], "edges": [], "steps": []}
     assert whole(one)["large"] is None
 
