@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from nbgrad.widgets.description.outline import Outline
-from nbgrad.widgets.description.stage import LETTERS, PROJECTOR, SCREEN, STAGE
+from nbgrad.widgets.description.stage import LETTERS, PROJECTOR, SCREEN, STAGE, Pages
 from nbgrad.widgets.pipeline import first_look, for_projector, lay_out, unfoldable, whole
 from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
@@ -92,13 +92,15 @@ def test_the_kernel_answers_the_page_that_asks_and_no_other() -> None:
     view.close()
 
 
-def test_with_the_option_each_picture_of_a_view_is_for_a_projector() -> None:
+def test_with_the_option_each_picture_of_a_view_is_for_a_projector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pages, "stage", STAGE)
     described = NETWORKS["MLP of 3"]()
     view = GraphView(described, {**lay_out(described, on=STAGE.projected()), "projected": True})
     view.request = {"stage": [1280, 720], "count": 1}
     picture = unpacked(view.picture)
     assert picture["projected"]
     assert picture["stage"] == list(SCREEN.projected())
+    assert Pages.stage == SCREEN, "the next picture may have no such letters"
     wide, plain = (
         float(svg(one).split('width="')[1].split('"')[0]) for one in (picture, {**picture, "projected": False})
     )
