@@ -16,7 +16,7 @@ def _configured() -> dict[str, Any]:
     from nbgrad.options import Options
 
     options = Options()
-    return {"depth": options.depth, "nodes": options.nodes, "direction": options.direction}
+    return {name: getattr(options, name) for name in ("depth", "nodes", "direction", "projector")}
 
 
 class GraphRenderer:

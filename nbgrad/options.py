@@ -163,6 +163,9 @@ class Options:
     view: View = option(
         "graph", "choose the output under the cell", "--view text", choices=get_args(View), command=False
     )
+    projector: bool = option(
+        False, "draw for a projector: letters of 20 points, and the frame out of the way", "--projector", command=False
+    )
     history: int = option(
         FRAMES,
         "keep the norms of the gradients of this many backwards",

@@ -177,6 +177,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             nodes=self.nodes,
             direction=self.direction,
             opens=self.view,
+            projector=self.projector,
             holdings=holdings,
         )
 
@@ -191,7 +192,12 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             marimo_output.append(marimo_output.Text(text(outline.description)))
         elif self.view != "none":
             wanted = marimo_output.Framed(
-                outline, depth=self.depth, nodes=self.nodes, direction=self.direction, opens=self.view
+                outline,
+                depth=self.depth,
+                nodes=self.nodes,
+                direction=self.direction,
+                opens=self.view,
+                projector=self.projector,
             )
             marimo_output.append(wanted)
         return True

@@ -42,7 +42,7 @@ Model = Module | torch.nn.Module
 
 _watches: "WeakKeyDictionary[Model, Watch]" = WeakKeyDictionary()
 
-_OPTIONS = ("name", "depth", "nodes", "direction", "history", "budget", "silence", "cost")
+_OPTIONS = ("name", "depth", "nodes", "direction", "history", "budget", "silence", "cost", "projector")
 """The options of ``nbgrad.record`` that a picture can have if it is drawn again and again."""
 
 _TOLD = 0.12
@@ -66,8 +66,8 @@ class Watch(Observer):
     Args:
         model: only backwards that reach a parameter of it are shown.
         every: the least number of seconds between two pictures.
-        options: ``name``, ``depth``, ``nodes``, ``direction``, ``history``, ``budget``, ``silence``, ``cost`` as in
-            ``nbgrad.record``.
+        options: ``name``, ``depth``, ``nodes``, ``direction``, ``history``, ``budget``, ``silence``, ``cost``,
+            ``projector`` as in ``nbgrad.record``.
 
     Attributes:
         graph: the recorded graph; ``graph.history`` has the norms of all backwards so far.
@@ -102,7 +102,8 @@ class Watch(Observer):
         self._next = self._next_line = 0.0
         self._depth, self._nodes = wanted.depth, wanted.nodes
         empty = outline(self.graph)
-        self.view = GraphView(empty, lay_out(empty), direction=wanted.direction)
+        picture: Picture = {**lay_out(empty), "projected": wanted.projector}
+        self.view = GraphView(empty, picture, direction=wanted.direction)
         self.view.picture = b""  # empty until the first backward: the page makes its controls for its first picture
         self._still = Still(f"Live view of {self.graph.name}, from its first backward on.")
         self._drawn: tuple[Outline, Picture] | None = None  # drawn after the latest still picture

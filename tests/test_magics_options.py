@@ -138,6 +138,14 @@ def test_view(shell: InteractiveShell) -> None:
 
 
 @pytest.mark.rotated(3)
+def test_projector(shell: InteractiveShell) -> None:
+    for option, by in (("--projector", 3), ("--no-projector", 1)):
+        for _, captured, _ in both(shell, option):
+            width, wide = map(float, re.search(r' width="(\S+)" .*?viewBox="0 0 (\S+) ', drawn(captured)).groups())
+            assert width == pytest.approx(by * wide, abs=0.5)
+
+
+@pytest.mark.rotated(3)
 def test_history(shell: InteractiveShell) -> None:
     for option, numbers in (("--history 2", [1, 3]), ("--history 0", []), ("--history 64", [1, 2, 3])):
         for _, _, graph in both(shell, option):

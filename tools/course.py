@@ -39,10 +39,10 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from nbgrad.core.files import replace_file
+from nbgrad.lab.code_marks import marked
 from nbgrad.lab.engine import reference
 from nbgrad.lab.exercise import find
 from tools.cells import run
-from tools.code_marks import marked
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "notebooks" / "source"

@@ -8,23 +8,23 @@ from typing import Any
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Picture
 from nbgrad.widgets.layout.parts import Sizes
-from nbgrad.widgets.render.wire_format import _BOXES, _DECADE, _LOOKS, _PARTS, _SHARED, _with_norms
+from nbgrad.widgets.render.wire_format import _BOXES, _DECADE, _LOOKS, _PARTS, _SHARED, OTHERS, _with_norms
 
 
 def unpacked(data: bytes) -> Picture:
     """The picture in bytes that ``packed`` made; its texts are measured again."""
     picture: Any = json.loads(zlib.decompress(data))
     looks = _records(picture.pop("looks"))
-    first = picture["first"]
-    for one in (picture, *([first] if first else [])):
+    others = {part: other for part in OTHERS if (other := picture[part])}
+    for one in (picture, *others.values()):
         one["description"] |= {part: _records(one["description"][part]) for part in _PARTS}
-    if first:
-        shared = first.pop("shared")
+    for name, other in others.items():
+        shared = other.pop("shared")
         for part in _SHARED:
-            own, whole = iter(first["description"][part]), picture["description"][part]
-            first["description"][part] = [next(own) if at is None else whole[at] for at in shared[part]]
-        first["description"] = picture["description"] | first["description"]
-        picture["first"] = _arrived(first, looks)
+            own, whole = iter(other["description"][part]), picture["description"][part]
+            other["description"][part] = [next(own) if at is None else whole[at] for at in shared[part]]
+        other["description"] = picture["description"] | other["description"]
+        picture[name] = _arrived(other, looks)
     return _arrived(picture, looks)
 
 

@@ -121,6 +121,8 @@ def constants() -> str:
             "The scale at which the smallest letters of a picture can just be read.",
         ),
         "LARGEST": (stage.LARGEST, "A small picture is not seen larger than by this factor."),
+        "LETTERS": (stage.LETTERS, "How high the smallest letters of a picture are."),
+        "PROJECTOR": (stage.PROJECTOR, "How many times as large as elsewhere a picture is on a projector."),
         "WIDE": (tensor_summary.WIDE, "A list of numbers is broken after so many letters."),
     }
     for name, (size, words) in sizes.items():

@@ -9,6 +9,7 @@ from typing import Any
 from nbgrad.core.tensor.comparison import Deviation
 from nbgrad.lab.exercise import Exercise, every, find
 from nbgrad.lab.running import Endless, Refused, patience, raised, undisturbed, unjudged
+from nbgrad.lab.sentences import Sentences, box, on_projector
 
 _given: dict[str, int] = {}
 """How many hints were given, by the number of the exercise."""
@@ -47,6 +48,11 @@ class Outcome:
             "" if _given.get(self.number, 0) >= len(find(self.number).hints) else f' nbgrad.lab.hint("{self.number}")'
         )
         return f"{self.number} ✗ not yet: {_sentence(self.reason)}{f' A hint:{more}' if more else ''}"
+
+    def _repr_html_(self) -> str | None:
+        """A box with large letters on a projector. Elsewhere the text is shown, as in the saved lessons."""
+        kind = "right" if self.right else "" if self.kind == "unanswered" else "wrong"
+        return box(repr(self), kind) if on_projector() else None
 
 
 def _sentence(reason: str) -> str:
@@ -145,7 +151,7 @@ def task(number: str | float) -> str:
         KeyError: there is no such exercise.
     """
     exercise = find(number)
-    return f"{exercise.number} {exercise.title}: {exercise.text}"
+    return Sentences(f"{exercise.number} {exercise.title}: {exercise.text}")
 
 
 def hint(number: str | float, step: int | None = None) -> str:
@@ -170,7 +176,7 @@ def hint(number: str | float, step: int | None = None) -> str:
     elif not 1 <= step <= len(hints):
         raise ValueError(f"step={step}: {exercise.number} has the hints 1 to {len(hints)}")
     _given[exercise.number] = max(step, _given.get(exercise.number, 0))
-    return f"Hint {step} of {len(hints)} to {exercise.number}: {hints[step - 1]}"
+    return Sentences(f"Hint {step} of {len(hints)} to {exercise.number}: {hints[step - 1]}")
 
 
 def exercises() -> dict[str, str]:

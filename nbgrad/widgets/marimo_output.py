@@ -6,6 +6,7 @@ from typing import Any
 
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Opens
+from nbgrad.widgets.description.stage import STAGE
 from nbgrad.widgets.folding.apply import asked
 from nbgrad.widgets.pipeline import Wanted, whole
 from nbgrad.widgets.render.html_page import page
@@ -33,6 +34,7 @@ class Framed:
         nodes: how many may be drawn, so that only the rest is folded; None for as many as a first look needs.
         direction: from top to bottom, from left to right, or as it fits.
         opens: what the view shows first.
+        projector: whether it has the letters of a projector.
     """
 
     def __init__(
@@ -43,16 +45,18 @@ class Framed:
         nodes: int | None = None,
         direction: Wanted = "auto",
         opens: Opens = "graph",
+        projector: bool = False,
     ) -> None:
         outline = Outline.of(graph)
-        alive = whole(outline, direction=direction, folding=asked(outline, depth, nodes)[0])
-        self._page = page({**alive, "opens": opens}, alive["description"]["name"])
+        on = STAGE.projected() if projector else STAGE
+        alive = whole(outline, direction=direction, folding=asked(outline, depth, nodes)[0], on=on)
+        self._page = page({**alive, "opens": opens, "projected": projector}, alive["description"]["name"])
 
     def _mime_(self) -> tuple[str, str]:
         """The HTML for marimo. A script runs only in a frame, which it may not leave; a form takes an answer."""
+        rights = 'sandbox="allow-scripts allow-forms" allow="fullscreen"'
         style = "width:100%;height:32em;border:0;resize:vertical"
-        frame = f'<iframe sandbox="allow-scripts allow-forms" style="{style}" srcdoc="{escape(self._page)}"></iframe>'
-        return "text/html", frame
+        return "text/html", f'<iframe {rights} style="{style}" srcdoc="{escape(self._page)}"></iframe>'
 
 
 class Text:

@@ -4,7 +4,7 @@ import base64
 import sys
 import warnings
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from IPython.core.displaypub import CapturingDisplayPublisher, DisplayPublisher
 from IPython.core.getipython import get_ipython
@@ -64,12 +64,15 @@ def _saved(
 ) -> dict[str, str]:
     """The first output as it is saved. Its drawing holds what a script needs to unfold, search and rank.
 
-    Where that is too much, it holds the drawn boxes alone; and if these know too many others, it is only a drawing.
+    Where that is too much, it lacks the picture for a projector, or it holds the drawn boxes alone; and if these know
+    too many others, it is only a drawing.
     """
     encoded = _encoded(_with_png(still))
     if saved_script.wanted():
         alone: Picture = {**picture, "turned": None}
-        for held in (unfoldable(outline, picture, folding, direction), alone):
+        all = unfoldable(outline, picture, folding, direction)
+        few: Picture = {**all, "large": None}
+        for held in (all, few, alone):
             data = packed(held, 9, maps=False)
             if len(data) <= _HELD_BYTES:
                 encoded["image/svg+xml"] = holding(still["image/svg+xml"], data)
@@ -120,6 +123,18 @@ def show_text(graph: Description | Outline) -> None:
     display({"text/plain": text(graph)}, raw=True)
 
 
+class Seen(TypedDict, total=False):
+    """How a reader first sees a picture.
+
+    Attributes:
+        opens: what the live view shows first; by default the graph.
+        projector: whether it has the letters of a projector.
+    """
+
+    opens: Opens
+    projector: bool
+
+
 @uncollected
 def show(
     graph: Description | Outline,
@@ -127,8 +142,8 @@ def show(
     depth: int | None = None,
     nodes: int | None = None,
     direction: Wanted = "auto",
-    opens: Opens = "graph",
     holdings: Holdings | None = None,
+    **seen: Unpack[Seen],
 ) -> None:
     """Display a graph in a notebook.
 
@@ -142,14 +157,16 @@ def show(
         depth: modules nested deeper than this are folded; None to fold as many as a first look needs.
         nodes: how many may be drawn, so that only the rest is folded; None for as many as a first look needs.
         direction: from top to bottom, from left to right, or as it fits.
-        opens: what the live view shows first.
         holdings: where the numbers of its large tensors are, for a reader who asks for them.
+        seen: what the reader sees first, and how large.
     """
     outline = Outline.of(graph)
     folding, limit = asked(outline, depth, nodes)
     try:
-        laid_out = lay_out(outline, limit=limit, direction=direction, folding=folding, on=Pages.stage)
-        picture: Picture = {**laid_out, "opens": opens}
+        projector = seen.get("projector", False)
+        on = Pages.stage.projected() if projector else Pages.stage
+        laid_out = lay_out(outline, limit=limit, direction=direction, folding=folding, on=on)
+        picture: Picture = {**laid_out, "opens": seen.get("opens", "graph"), "projected": projector}
         again = _can_send_again()
         still = _without_png(outline, picture, _LISTED if again else ROWS)
     except Exception as error:  # whatever is raised, the table is shown

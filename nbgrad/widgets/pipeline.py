@@ -14,7 +14,7 @@ from nbgrad.core.stages import stage
 from nbgrad.widgets.description.drawn import boxed, detailed
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description, Form, Opens, Picture
-from nbgrad.widgets.description.stage import STAGE, Stage
+from nbgrad.widgets.description.stage import SCREEN, STAGE, Stage
 from nbgrad.widgets.folding.apply import ASKED, NODES, chosen
 from nbgrad.widgets.folding.choose import Folding, foldings, necessary
 from nbgrad.widgets.layout.fitting import BETTER, SOME, Search, answered, question
@@ -185,6 +185,8 @@ def _lay_out(
             opens=opens,
             stage=list(on),
             first=None,
+            large=None,
+            projected=False,
         )
         return found, parts
     raise AssertionError("unreachable: the last try returns or raises")
@@ -242,7 +244,7 @@ def whole(
     closed = sorted(scope for scope in folding.closed if parts.tree.sizes[scope] > 1)
     looked = _first(graph, seconds, direction, folding, drawn, on)
     picture = _in_both(picture, parts, seconds, first if closed else direction, on, formed=looked is None)
-    return {**picture, "folded": closed, "first": looked}
+    return _with_large(graph, {**picture, "folded": closed, "first": looked}, folding, direction)
 
 
 @stage("place")
@@ -259,7 +261,7 @@ def unfoldable(graph: Outline, picture: Picture, folding: Folding | None, direct
         Up to UNFOLDABLE nodes with their layout, and ``picture`` as what is seen first; ``picture`` alone if no more
         can be laid out.
     """
-    alone: Picture = {**picture, "turned": None}
+    alone = _with_large(graph, {**picture, "turned": None}, folding, direction)
     on = Stage(*picture["stage"])
     folding = folding or first_look(graph, direction=direction, on=on)
     if not folding.closed:
@@ -273,7 +275,60 @@ def unfoldable(graph: Outline, picture: Picture, folding: Folding | None, direct
     if len(found["description"]["nodes"]) <= shown:
         return alone
     closed = sorted(scope for scope in folding.closed if parts.tree.sizes[scope] > 1)
-    return {**found, "folded": closed, "opens": picture["opens"], "first": alone}
+    kept: Picture = {**alone, "large": None}
+    large, projected = alone["large"], picture["projected"]
+    return {**found, "folded": closed, "opens": picture["opens"], "first": kept, "large": large, "projected": projected}
+
+
+def _with_large(graph: Outline, picture: Picture, folding: Folding | None, direction: Wanted) -> Picture:
+    """The picture with one for a projector, unless its own letters are large enough there."""
+    on = SCREEN.projected()
+    if on.fits((picture["first"] or picture)["layout"]):
+        return picture
+    found = _for_projector(graph, NODES, direction, folding, on)
+    sizes = found.parts.tree.sizes
+    closed = sorted(scope for scope in found.folding.closed if sizes[scope] > 1)
+    return {**picture, "large": {**found.picture, "folded": closed}}
+
+
+def for_projector(
+    graph: Outline,
+    *,
+    limit: int = NODES,
+    direction: Wanted = "auto",
+    folding: Folding | None = None,
+    on: Stage,
+    near: frozenset[str] = frozenset(),
+) -> tuple[Picture, Folding]:
+    """The picture on a projector, and which modules are folded in it.
+
+    These are the ones that the reader has chosen if it then has letters that can be read, else those of a first look.
+
+    Args:
+        graph: all of it.
+        limit: how many nodes may be drawn.
+        direction: from top to bottom, from left to right, or as it fits.
+        folding: which modules are folded in the page; None if the reader has chosen none.
+        on: where it is seen: a ``projected`` stage.
+        near: the nodes that the reader has chosen.
+    """
+    found = _for_projector(graph, limit, direction, folding, on, near)
+    return found.picture, found.folding
+
+
+def _for_projector(
+    graph: Outline,
+    limit: int,
+    direction: Wanted,
+    folding: Folding | None,
+    on: Stage,
+    near: frozenset[str] = frozenset(),
+) -> _Fitted:
+    if folding is not None:
+        found = _fitted(graph, limit, direction, folding, on, near)
+        if on.fits(found.picture["layout"]):
+            return found
+    return _fitted(graph, limit, direction, None, on, near)
 
 
 def _first(

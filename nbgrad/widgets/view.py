@@ -14,7 +14,7 @@ from nbgrad.widgets.description.stage import Pages, Stage
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.optional_packages import needs
-from nbgrad.widgets.pipeline import Wanted, first_look, lay_out
+from nbgrad.widgets.pipeline import Wanted, first_look, for_projector, lay_out
 from nbgrad.widgets.render.wire_format import packed
 from nbgrad.widgets.tensor_lookup import Holdings, What
 from nbgrad.widgets.what_if import WhatIf
@@ -105,7 +105,8 @@ class GraphView(anywidget.AnyWidget):
         begun = bool(drawn["description"]["nodes"])
         self._direction: Wanted = drawn["direction"] if begun else direction
         self._wanted: Wanted = direction
-        self._on = Stage(*drawn["stage"]) if begun else Pages.stage
+        self._projected = drawn["projected"]
+        self._on = Stage(*drawn["stage"]) if begun else self._seen(Pages.stage)
         self._limit = limit
         self._folding = folding
         self._near = frozenset[str]()
@@ -137,7 +138,10 @@ class GraphView(anywidget.AnyWidget):
         folding = self._folding if self._folding is not None else folding
         outline = Outline.of(graph)
         limit = self._limit if limit is None else limit
-        picture = lay_out(outline, limit=limit, direction=self._direction, folding=folding, on=self._on)
+        picture: Picture = {
+            **lay_out(outline, limit=limit, direction=self._direction, folding=folding, on=self._on),
+            "projected": self._projected,
+        }
         sent = packed(picture)
         self._limit = limit
         if picture["description"]["nodes"]:
@@ -190,25 +194,61 @@ class GraphView(anywidget.AnyWidget):
         if "suppose" in request:
             self._suppose(request["suppose"])
             return
+        if "project" in request:
+            self._project(**request["project"])
+            return
         graph = self._at_hand()
         if graph is None:
             return
         chosen, direction, wanted, on = self._folding, self._direction, self._wanted, self._on
+        page = Pages.stage
         if request.get("direction") in ("TB", "LR"):
             direction = wanted = request["direction"]
         if "stage" in request:
-            on, direction = Stage(*map(float, request["stage"])).bounded(), wanted
+            page, direction = Stage(*map(float, request["stage"])).bounded(), wanted
+            on = self._seen(page)
         if request.get("toggle"):
             holds = [str(scope) for scope in request["toggle"]]
             first = chosen or first_look(graph, limit=self._limit, direction=self._wanted, on=on)
             chosen = self._toggled(graph, first, holds)
         near = frozenset(map(str, request["near"])) if "near" in request else self._near
         picture = lay_out(graph, limit=self._limit, direction=direction, folding=chosen, on=on, near=near)
-        self._put(packed(picture))
+        self._put(packed({**picture, "projected": self._projected}))
         # Only after it is sent: if an interrupt comes before, the same click gets the same answer.
         self._direction, self._wanted, self._folding, self._on = picture["direction"], wanted, chosen, on
         self._near = near
-        Pages.stage = on
+        Pages.stage = page
+
+    def _seen(self, page: Stage) -> Stage:
+        """The stage on which as much has room as on that of a page."""
+        return page.projected() if self._projected else page
+
+    def _project(
+        self, page: float, stage: list[float], toggled: list[list[str]], direction: str | None, near: list[str]
+    ) -> None:
+        """Lay the graph out for a page that shows it on a projector. The view, and its other pages, stay as they are.
+
+        Args:
+            page: the one that asked.
+            stage: its width and height there.
+            toggled: what the reader has folded and unfolded there, in this order.
+            direction: the one that the reader has chosen there; None for none.
+            near: the nodes that the reader has chosen.
+        """
+        graph = self._at_hand()
+        if graph is None:
+            return
+        on = Stage(*map(float, stage)).bounded().projected()
+        wanted: Wanted = direction if direction in ("TB", "LR") else self._wanted  # type: ignore[assignment]
+        chosen = frozenset(map(str, near))
+        picture, folding = for_projector(
+            graph, limit=self._limit, direction=wanted, folding=self._folding, on=on, near=chosen
+        )
+        for holds in toggled:
+            folding = self._toggled(graph, folding, [str(scope) for scope in holds])
+        if toggled:
+            picture = lay_out(graph, limit=self._limit, direction=wanted, folding=folding, on=on, near=chosen)
+        self.send({"projected": page}, [packed(picture)])
 
     def _toggled(self, graph: Outline, folding: Folding, holds: list[str]) -> Folding:
         """Fold or unfold after a double click on the box of ``holds``; of two graphs side by side, in both."""

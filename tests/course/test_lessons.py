@@ -12,10 +12,10 @@ from nbformat.v4 import new_output
 import nbgrad
 from nbgrad import lab
 from nbgrad.lab import clinic
+from nbgrad.lab.code_marks import marked
 from nbgrad.lab.exercise import of_lesson
 from tests.course import numbers
 from tools import course
-from tools.code_marks import marked
 
 pytestmark = pytest.mark.once
 

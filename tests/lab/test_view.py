@@ -1,5 +1,6 @@
 """The view where it lives: beside a kernel that answers, is busy, was restarted, or is gone."""
 
+import re
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from playwright.sync_api import Locator, expect
 
 from tests.lab.harness import LabServer, NotebookPage
+from tests.widgets.test_html_page import LETTERS
 
 pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]
 
@@ -142,6 +144,31 @@ def test_the_view_beside_its_kernel(lab: NotebookPage, lab_server: LabServer, tm
     expect(stopped.locator(".nbg-note")).to_contain_text("The cell stopped here: matmul raised RuntimeError")
     expect(stopped.locator(".nbg-stepping")).to_have_count(0)
     lab.screenshot(f"{name}_stopped")
+
+
+def test_the_kernel_lays_out_a_picture_for_a_projector(
+    lab: NotebookPage, lab_server: LabServer, tmp_path: Path
+) -> None:
+    lab.page.set_viewport_size({"width": 1280, "height": 720})
+    lab.open(lab_server.add(written(tmp_path / "projector.ipynb", "%load_ext nbgrad\nimport nbgrad", DEEP)))
+    lab.run_all()
+    view = lab.output(*lab.outputs(WIDGET_VIEW)[0]).get_by_test_id("nbgrad-view")
+    drawn = view.locator(".nbg-stage > g")
+    expect(view.locator(".nbg-folded")).to_contain_text("Layer × 60")
+    lab.page.wait_for_timeout(1000)  # the stage keeps its size for a moment, and the kernel lays the picture out for it
+    before = drawn.text_content(), drawn.get_attribute("transform")
+    view.locator(".nbg-stage").focus()
+    lab.page.keyboard.press("p")
+    expect(view).to_have_class(re.compile("nbg-projected"))
+    expect(drawn).not_to_have_text(before[0] or "")
+    assert lab.page.evaluate(LETTERS) >= 20 * 96 / 72
+    lab.screenshot("projector")
+    view.locator(".nbg-folded").dblclick()
+    expect(view.locator(".nbg-folded")).to_have_count(60)
+    lab.page.keyboard.press("p")
+    expect(view).not_to_have_class(re.compile("nbg-projected"))
+    expect(drawn).to_have_text(before[0] or "")
+    assert drawn.get_attribute("transform") == before[1]
 
 
 def test_all_numbers_of_a_large_tensor_are_asked_of_the_kernel(

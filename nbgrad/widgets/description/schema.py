@@ -523,3 +523,5 @@ class Picture(TypedDict):
     opens: Opens
     stage: list[float]  # the width and the height for which it was laid out
     first: "Picture | None"  # the picture shown until something is folded or unfolded; None: this one
+    large: "Picture | None"  # the picture with the letters of a projector, where no kernel can be asked for it
+    projected: bool  # whether it is seen with these letters in its page, too

@@ -10,8 +10,14 @@ LETTERS = 11.0
 READ = 9.0
 """How high letters have to be on the screen to be read."""
 
+PROJECTOR = 3.0
+"""How many times as high letters have to be on a projector: 27 pixels, a little more than 20 points."""
+
 LARGEST = 1.25
 """A small picture is not seen larger than by this factor."""
+
+
+_TIGHT = 120_000  # pixels: a projector has 102,400, and a phone 195,000
 
 
 class Stage(NamedTuple):
@@ -32,6 +38,15 @@ class Stage(NamedTuple):
         """How much of the stage a layout covers where it is seen whole: a part of 1."""
         return self.scale(layout) ** 2 * layout["width"] * layout["height"] / (self.width * self.height)
 
+    @property
+    def tight(self) -> bool:
+        """Whether it has room for a few boxes only, as that of a projector."""
+        return self.width * self.height < _TIGHT
+
+    def projected(self) -> "Stage":
+        """The stage without a projector on which as much has room as on this one with a projector."""
+        return Stage(self.width / PROJECTOR, self.height / PROJECTOR)
+
     def bounded(self) -> "Stage":
         """The same, neither smaller nor larger than any real one."""
         return Stage(min(max(self.width, 200.0), 4000.0), min(max(self.height, 150.0), 3000.0))
@@ -39,6 +54,9 @@ class Stage(NamedTuple):
 
 STAGE = Stage()
 """That of a file, and of a view before any page has told its own."""
+
+SCREEN = Stage(1280.0, 720.0)
+"""That of a projector: the whole screen."""
 
 
 class Pages:

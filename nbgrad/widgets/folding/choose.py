@@ -15,6 +15,7 @@ from nbgrad.widgets.folding.size import extent
 
 _OPEN = 2  # at most this many repetitions of a run are left open, so that there is something to see
 _FEW = 8  # a folded picture with fewer telling boxes than this says too little: a part of the whole graph says more
+_FEW_TIGHT = 5  # the same on a tight stage
 _FEWEST = 3  # the same number if a loop is folded, whose box names the ops that it repeats
 _LARGE = 10  # when a module is unfolded, modules in it with more nodes than this stay folded
 _NESTED = 64  # boxes in more boxes than this are never left open: they cannot be seen at once
@@ -155,14 +156,14 @@ def foldings(graph: Outline, limit: int, on: Stage) -> Iterator[Folding]:
     first = first_folding(graph, limit, on)
     yield first
     count, whole, tried = _counting(graph), _only_module(graph), 1
-    left = count(homes(graph, first))
+    left, gain = count(homes(graph, first)), 0.99 if on.tight else _GAIN
     sized = [(nodes, folding) for folding, nodes, _ in _sized(graph, limit, on) if whole not in folding.closed]
     for nodes, folding in sorted(sized, key=lambda one: -one[0]):
-        if nodes <= left * _GAIN and tried < _TRIED:
+        if nodes <= left * gain and tried < _TRIED:
             found = _showing(graph, folding, limit)
             found = replace(found, closed=found.closed | graph.settled)
             nodes = count(homes(graph, found))
-            if nodes <= left * _GAIN:
+            if nodes <= left * gain:
                 left, tried = nodes, tried + 1
                 yield found
 
@@ -189,6 +190,7 @@ def _sized(graph: Outline, limit: int, on: Stage) -> Iterator[tuple[Folding, int
     more than ``limit`` nodes, the factor is their number.
     """
     count, small = _counting(graph), graph.tree.iterations | graph.tree.sections
+    few = _FEW_TIGHT if on.tight else _FEW
     for folding in _foldings(graph):
         hidden = homes(graph, folding)
         nodes = count(hidden)
@@ -196,7 +198,7 @@ def _sized(graph: Outline, limit: int, on: Stage) -> Iterator[tuple[Folding, int
             yield folding, nodes, float(nodes)
             continue
         size = extent(graph, hidden)
-        if size.told >= (_FEWEST if small & folding.closed else _FEW) or not folding.closed:
+        if size.told >= (_FEWEST if small & folding.closed else few) or not folding.closed:
             yield folding, nodes, size.over(on)
 
 

@@ -19,6 +19,7 @@ _MOST = 12  # columns
 _PLACES = 64  # the most places for cuts that are compared
 _CUTS = 4  # the most edges that may be cut at one place
 _LARGER = 1.05  # by this factor more columns have to be seen larger
+_WIDER = 1.3  # on a tight stage, columns may be wider by this factor where all letters are smaller anyhow
 _FILLED = 0.7  # of the area of a layout: columns are not as wide as its widest row
 _LARGER = 1.05  # by this factor more columns have to be seen larger
 _GAP = 30.0  # between two columns
@@ -54,11 +55,14 @@ def in_columns(parts: PictureParts, layout: Layout, stage: Stage = STAGE, *, las
     fewest = int(layout["height"] * READ / LETTERS / stage.height)  # fewer columns would be too high, or just fit
     widths = sorted(box["width"] for box in layout["nodes"].values())
     wide = widths[len(widths) // 2] + _GAP + _LANE
-    most = int(stage.width * LETTERS / READ / wide)  # more columns would probably be too wide
+    widest = stage.width * LETTERS / READ
+    most = int(widest / wide)  # more columns would probably be too wide
+    if last and stage.tight:
+        widest *= _WIDER
     for many in range(max(2, min(fewest, most - 1, _MOST)), max(min(most + 1, _MOST), 2) + 1):
         for columns in cutter.cut(many):
             least = stage.scale(best) * _LARGER
-            if columns.width > stage.width * LETTERS / READ or stage.scale(columns.rough()) <= least:
+            if columns.width > widest or stage.scale(columns.rough()) <= least:
                 continue
             found = columns.layout()
             if stage.scale(found) > least and cutter.sound(found, columns.split):

@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape, quoteattr
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.schema import Box, Description, Edge, Form, Jump, Layout, Node, Picture, Scope
+from nbgrad.widgets.description.stage import PROJECTOR
 from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, gradient_width, text_width, wrap
 from nbgrad.widgets.description.told import LISTED, told, unlisted
 from nbgrad.widgets.layout.card import (
@@ -109,9 +110,10 @@ def svg(picture: Picture, moment: Moment | None = None) -> str:
     rows.append("</g>")
     y = _legend(rows, picture, inner, y + layout["height"] + 8)
     label = quoteattr(f"{description['name']}: {description['summary']}")
+    by = PROJECTOR if picture["projected"] else 1.0
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="nbgrad-static" role="img" aria-label={label} '
-        f'width="{_n(width)}" height="{_n(y)}" viewBox="0 0 {_n(width)} {_n(y)}" '
+        f'width="{_n(by * width)}" height="{_n(by * y)}" viewBox="0 0 {_n(width)} {_n(y)}" '
         f'style="max-width:100%;height:auto" font-family="{FONT}" fill="none" stroke-width="{_n(_STROKE)}">'
     )
     card = _rect({"x": 0.5, "y": 0.5, "width": width - 1, "height": y - 1}, 8, "card")

@@ -31,8 +31,12 @@ def sent(picture: Picture) -> Picture:
     if (memory := description["memory"]) is not None:
         description["memory"] = _public(memory, MemoryTimeline)
     description["verdicts"] = [_public(one, Verdict) for one in description["verdicts"]]
-    first = picture["first"] and sent(picture["first"])
-    return {**picture, "description": description, "layout": layout, "turned": turned, "first": first}  # type: ignore[typeddict-item]  # the layout is there
+    others = {part: picture[part] and sent(picture[part]) for part in OTHERS}  # type: ignore[literal-required]
+    return {**picture, "description": description, "layout": layout, "turned": turned, **others}  # type: ignore[typeddict-item]  # the layout is there
+
+
+OTHERS = ("first", "large")
+"""The pictures that travel with the whole one."""
 
 
 def _public(record: Any, kind: type) -> dict[str, Any]:
@@ -57,9 +61,9 @@ def packed(picture: Picture, level: int = 6, *, maps: bool = True) -> bytes:
     picture = sent(picture)
     looks = _Looks(maps=maps)
     travels = _travelling(picture, looks)
-    if (first := picture["first"]) is not None:
-        travels["first"] = _without_shared(_travelling(first, looks), travels)
-    for one in [travels, *([travels["first"]] if first else [])]:
+    others = {part: other for part in OTHERS if (other := picture[part])}  # type: ignore[literal-required]
+    travels |= {part: _without_shared(_travelling(other, looks), travels) for part, other in others.items()}
+    for one in [travels, *(travels[part] for part in others)]:
         one["description"] |= {part: _columns(one["description"][part]) for part in _PARTS}
     travels["looks"] = _columns(looks.all)
     return zlib.compress(json.dumps(travels, separators=(",", ":"), allow_nan=False).encode(), level)
@@ -69,7 +73,7 @@ _PARTS = ("nodes", "edges")
 """The parts of a description that are sent as columns."""
 
 _SHARED = (*_PARTS, "scopes", "steps", "verdicts")
-"""The lists with many entries that the first picture shares with the whole one."""
+"""The lists with many entries that another picture shares with the whole one."""
 
 
 def _travelling(picture: Picture, looks: "_Looks") -> Any:
@@ -86,9 +90,9 @@ def _travelling(picture: Picture, looks: "_Looks") -> Any:
     }
 
 
-def _without_shared(first: Any, whole: Any) -> Any:
-    """The first picture without the parts that the whole one has too; instead, their places in the whole one."""
-    mine, all = first["description"], whole["description"]
+def _without_shared(other: Any, whole: Any) -> Any:
+    """A picture without the parts that the whole one has too; instead, their places in the whole one."""
+    mine, all = other["description"], whole["description"]
     left = {key: one for key, one in mine.items() if key in _SHARED or one != all[key]}
     shared: dict[str, list[int | None]] = {}
     for part in _SHARED:
@@ -98,7 +102,7 @@ def _without_shared(first: Any, whole: Any) -> Any:
             at if at is not None and all[part][at] == one else None for at, one in zip(found, mine[part], strict=True)
         ]
         left[part] = [one for at, one in zip(shared[part], mine[part], strict=True) if at is None]
-    return {**first, "description": left, "shared": shared}
+    return {**other, "description": left, "shared": shared}
 
 
 def _known_by(one: Any) -> str:

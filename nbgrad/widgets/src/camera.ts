@@ -13,6 +13,7 @@ const GLIDE = 200; // milliseconds
 const EDGE = 12; // pixels between the picture and the edge of the stage
 
 export class Camera implements Moved {
+  by = 1; // how many times as large as elsewhere all is seen
   moving = false; // whether the reader is moving the drawing now
   moved = false; // by the reader, since the picture was shown
   #now = new Placement(1, 0, 0);
@@ -22,6 +23,7 @@ export class Camera implements Moved {
   #covered: [number, number] = [0, 0]; // how much of the stage a panel covers: at the right, and at the bottom
   #frame = 0;
   #gliding: Placement | null = null; // where the running glide ends
+  #aside = false; // whether all was seen before a panel came on a projector
   readonly #heard = new AbortController();
 
   constructor(private readonly stage: SVGSVGElement, readonly wants: (event: Event) => boolean, private readonly told: (to: Placement, moving: boolean) => void, private readonly rests: () => void) {
@@ -33,8 +35,25 @@ export class Camera implements Moved {
     this.#heard.abort();
   }
 
+  /** The scale at which the smallest letters can just be read. */
+  get legible(): number {
+    return LEGIBLE * this.by;
+  }
+
+  /** Return what brings the drawing back to where it is now. */
+  kept(): () => void {
+    const { by, moved, place } = this;
+    const [size, seen, least] = [this.#size, this.#seen, this.#least];
+    return () => {
+      [this.by, this.#size, this.#seen, this.#least, this.#aside] = [by, size, seen, least, false];
+      this.#set(place);
+      this.moved = moved;
+    };
+  }
+
   begin(): void {
     this.moving = this.moved = true;
+    this.#aside = false;
     this.#halt();
   }
 
@@ -54,8 +73,8 @@ export class Camera implements Moved {
 
   #put(to: Placement): void {
     this.#now = to;
-    flag(this.stage, "far", to.k < FAR);
-    flag(this.stage, "small", to.k < LEGIBLE * 0.995);
+    flag(this.stage, "far", to.k < FAR * this.by);
+    flag(this.stage, "small", to.k < this.legible * 0.995);
     this.told(to, true);
   }
 
@@ -70,9 +89,9 @@ export class Camera implements Moved {
     this.moved = false;
     const [width, height] = (this.#seen = this.#room());
     if (!width || !height) return false;
-    this.#least = Math.min(LEGIBLE, this.#fitted().k) * OUT;
+    this.#least = Math.min(this.legible, this.#fitted().k) * OUT;
     this.#set(this.#fitted());
-    if (this.#fitted().k >= SMALL || !start) return false;
+    if (this.#fitted().k >= SMALL || this.by > 1 || !start) return false; // a lecturer shows all
     const k = Math.min(1, Math.max(LEGIBLE, width / size[0], height / size[1]));
     // As near to the middle as can be without a gap beside the drawing.
     const place = (room: number, whole: number, middle: number) => (whole * k <= room ? (room - whole * k) / 2 : Math.max(room - whole * k, Math.min(0, room / 2 - middle * k)));
@@ -93,7 +112,7 @@ export class Camera implements Moved {
     const [width, height] = this.#room();
     const was = this.place;
     const fit = Math.min((width - 2 * EDGE) / box.width, (height - 2 * EDGE) / box.height);
-    const k = Math.min(Math.max(was.k, least), Math.max(LEGIBLE, fit));
+    const k = Math.min(Math.max(was.k, least), Math.max(this.legible, fit));
     const middle = was.invert([width / 2, height / 2]);
     const from = at(width / 2 - middle[0] * k, height / 2 - middle[1] * k, k);
     const shift = (room: number, begin: number, size: number) => {
@@ -138,12 +157,14 @@ export class Camera implements Moved {
     this.#set(whole ? this.#fitted() : at(was.x + (width - w) / 2, was.y + (height - h) / 2, was.k));
   }
 
-  /** A panel covers this much of the stage. If all of the picture was seen, glide until all of it is seen again. `box` stays in sight. */
+  /** A panel covers this much of the stage. If all of the picture was seen, glide until all of it is seen again; on a projector only if its letters stay large enough. `box` stays in sight. */
   beside(covered: [number, number], box: Box | undefined): void {
-    const whole = this.#whole();
+    const whole = this.#whole() || this.#aside;
     this.#covered = covered;
     this.#seen = this.#room();
-    this.glide(this.#revealed(whole ? this.#fitted() : this.place, box));
+    const { k } = this.#fitted();
+    this.#aside = whole && this.by > 1 && covered.some(Boolean) && k < this.legible;
+    this.glide(this.#revealed(whole && !this.#aside ? this.#fitted() : this.place, box));
   }
 
   reveal(box: Box): void {
@@ -202,7 +223,7 @@ export class Camera implements Moved {
 
   #fitted([width, height] = this.#room()): Placement {
     const [w, h] = this.#size;
-    const k = Math.min(LARGEST, width / w, height / h);
+    const k = Math.min(LARGEST * this.by, width / w, height / h);
     return at((width - w * k) / 2, (height - h * k) / 2, k);
   }
 

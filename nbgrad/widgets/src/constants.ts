@@ -72,5 +72,11 @@ export const LEGIBLE = 0.818182;
 /** A small picture is not seen larger than by this factor. */
 export const LARGEST = 1.25;
 
+/** How high the smallest letters of a picture are. */
+export const LETTERS = 11;
+
+/** How many times as large as elsewhere a picture is on a projector. */
+export const PROJECTOR = 3;
+
 /** A list of numbers is broken after so many letters. */
 export const WIDE = 42;

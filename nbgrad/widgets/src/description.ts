@@ -349,4 +349,6 @@ export interface Picture {
   opens: Opens;
   stage: number[];
   first: Picture | null;
+  large: Picture | null;
+  projected: boolean;
 }

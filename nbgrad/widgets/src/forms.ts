@@ -1,12 +1,12 @@
 // The form of each box at the scale of the moment: as much of it as can be read in its place. Nothing else moves.
 
-import { HIGH, LEGIBLE, NAME, NARROW, SHORT, TOGETHER } from "./constants";
+import { HIGH, LEGIBLE, LETTERS, NAME, NARROW, SHORT, TOGETHER } from "./constants";
 import type { Box, Form, Node as GraphNode, Picture } from "./description";
 import { attribute, flag } from "./dom";
 import { type Drawing, front, shrinking } from "./draw";
 
 const [HEAD, LINE] = [14.8, 11.7]; // the size of the letters of the first line, which are bold, and of the others, with some room to spare
-const NAMED = (LEGIBLE * 11) / 13; // the letters of a name are larger than others
+const NAMED = (LEGIBLE * LETTERS) / 13; // the letters of a name are larger than others
 const [TALL, CAPITAL] = [15, 9.3]; // how high a name and a capital letter are
 const NEAR = 0.995; // a scale that is only that much smaller is as good
 
@@ -18,6 +18,7 @@ interface Part {
   shrunk: number; // of its card
   short: number; // how large the short form can be
   line: number; // how large the form of one line can be
+  name: number; // how large the name can be in a box that was measured for it
   texts: SVGGElement;
   inside: SVGGElement[]; // its rows and their marks
   plain: Map<SVGElement, [x: string, y: string, end: boolean, text: string]>; // where its texts stand in the card
@@ -42,33 +43,47 @@ export class Forms {
       const [box, form] = [front(node, whole), layout.forms[node.id] ?? "card"];
       const short = form === "short" ? 1 : Math.min(box.height / HIGH, box.width / wide(node));
       const line = form === "line" ? 1 : Math.min(box.height / TALL, box.width / wide(node, true));
-      this.#parts.push({ node, box, form, shrunk: layout.shrunk[node.id] ?? 1, short, line, texts, inside: inside.get(node.id) ?? [], plain: new Map(), now: "card 1" });
+      const name = form !== "card" ? Math.max(1, box.width / (HEAD * length(cut(node.label[0] ?? "", NAME)) + around(node))) : Infinity;
+      this.#parts.push({ node, box, form, shrunk: layout.shrunk[node.id] ?? 1, short, line, name, texts, inside: inside.get(node.id) ?? [], plain: new Map(), now: "card 1" });
     }
   }
 
-  /** Draw each box at this scale in the form with the most lines whose letters can be read. */
-  at(scale: number): void {
+  /** Draw each box at this scale in the form with the most lines whose letters can be read. With `whole`, names are smaller rather than cut. */
+  at(scale: number, whole: boolean): void {
     for (const part of this.#parts) {
-      const [form, by] = best(part, scale);
+      const [form, by] = best(part, scale, whole);
       const now = form === "card" ? form : `${form} ${by} ${by * scale < LEGIBLE * NEAR}`;
       if (now === part.now) continue;
       part.now = now;
       write(part, form, by, scale);
     }
   }
+
+  /** How high the smallest letters in the boxes are at this scale, with whole names. */
+  letters(scale: number): number {
+    return Math.min(...this.#parts.map((part) => {
+      const [form, by] = best(part, scale, true);
+      return by * scale * (form === "name" ? 13 : LETTERS);
+    }));
+  }
 }
 
 /** The form, and the factor by which it is drawn larger or smaller in its place. */
-function best({ shrunk, short, line, box }: Part, scale: number): [Form, number] {
+function best({ shrunk, short, line, name, box }: Part, scale: number, whole: boolean): [Form, number] {
   const least = (LEGIBLE * NEAR) / scale;
   if (shrunk >= least) return ["card", shrunk];
   if (short >= least) return ["short", step(Math.max(1, least), short)];
   if (line >= least) return ["line", step(Math.max(1, least), line)];
-  return ["name", step(Math.max(1, (NAMED * NEAR) / scale), box.height / TALL)];
+  return ["name", step(Math.max(1, (NAMED * NEAR) / scale), Math.min(whole ? name : Infinity, box.height / TALL))];
 }
 
 /** Letters grow in steps, so that they do not move at every turn of the wheel. */
 const step = (by: number, most: number): number => Math.min(most, Math.ceil(by * 16) / 16);
+
+const inset = ({ kind }: GraphNode): number => 10 + (kind === "leaf" || kind === "input" ? 4 : 0);
+
+/** How much room a box has for other things than its name. */
+const around = (node: GraphNode): number => 2 * inset(node) + (node.root ? 16 : 0) - 3;
 
 /** How wide the short form of a box is, or the one of one line. */
 function wide(node: GraphNode, flat = false): number {
@@ -111,9 +126,9 @@ function write(part: Part, form: Form, by: number, scale: number): void {
     if (!plain.has(line)) plain.set(line, [line.getAttribute("x") ?? "", line.getAttribute("y") ?? "", line.matches(".nbg-end"), own?.textContent ?? ""]);
   }
   const wideness = box.width / by;
-  const inset = 10 + (node.kind === "leaf" || node.kind === "input" ? 4 : 0);
+  const edge = inset(node);
   const [letters, name] = [tall ? SHORT : NAME, node.label[0] ?? ""];
-  const space = form === part.form ? Infinity : wideness - 2 * inset - (node.root ? 16 : 0) + 3;
+  const space = form === part.form ? Infinity : wideness - around(node);
   let head = cut(name, letters);
   for (let left = head.length; left > 1 && HEAD * length(head) > space; left--) head = `${name.slice(0, left - 1)}…`;
   const tail = by * scale < LEGIBLE * NEAR ? "" : flat ? tailed(node, true) : room(node.about, letters - name.length);
@@ -130,14 +145,14 @@ function write(part: Part, form: Form, by: number, scale: number): void {
     else if (kind("tail")) element.textContent = whole ? text : HEAD * length(head) + LINE * length(tail) + 6 > space ? "" : tail;
     else if (kind("line") || kind("rule")) {
       const beside = kind("rule") && (flat || line < node.label.length);
-      attribute(element, "x", whole ? x : beside ? box.x + wideness - inset : box.x + inset);
+      attribute(element, "x", whole ? x : beside ? box.x + wideness - edge : box.x + edge);
       attribute(element, "y", whole ? y : box.y + (flat ? 18 : 34));
       flag(element, "end", whole ? end : beside);
       const most = kind("line") ? SHORT : Math.max(8, TOGETHER - (node.label[line]?.length ?? 0));
       if (text.length > most) element.textContent = whole ? text : cut(text, most);
     } else if (kind("minibars")) {
       const { x: from, y: top, width, height } = (element as unknown as SVGPathElement).getBBox();
-      attribute(element, "transform", whole ? "" : `translate(${box.x + wideness - inset - from - width} ${box.y + 18 - top - height})`);
+      attribute(element, "transform", whole ? "" : `translate(${box.x + wideness - edge - from - width} ${box.y + 18 - top - height})`);
     }
   }
   const down = whole ? 0 : tall ? Math.max(0, (box.height - HIGH * by) / 2) : (box.height + CAPITAL * by) / 2 - 18 * by;

@@ -23,7 +23,7 @@ interface Model {
 }
 
 /** A callback for the host. After a change it gets the host's own model, which knows whether the kernel can be reached. After a message it gets the message. */
-type Heard = (own?: { comm_live?: boolean; live?: string; supposed?: Supposed & { page: number } }) => void;
+type Heard = (own?: { comm_live?: boolean; live?: string; supposed?: Supposed & { page: number }; projected?: number }, buffers?: BlobPart[]) => void;
 
 function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outputs): () => void {
   let view: View | null = null;
@@ -38,6 +38,7 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
       model.set("request", { ...request, count: ++count });
       model.save_changes();
     },
+    project: (wanted) => kernel.ask({ project: { ...wanted, page: mine } }),
     suppose(what) {
       kernel.ask({ suppose: { ...what, page: mine } });
       asked = what.node;
@@ -70,7 +71,8 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
     "change:numbers": () => view?.inquiry.answer(model.get("numbers")),
     "change:request": line,
     comm_live_update: line,
-    "msg:custom": (told) => {
+    "msg:custom": (told, buffers) => {
+      if (told?.projected === mine) void unpack(buffers![0]!).then((picture) => view?.enlarge(picture));
       if (told?.supposed?.page === mine) view?.whatIf?.answer(told.supposed);
       if (told?.live === undefined) return;
       ticker.textContent = told.live;

@@ -34,12 +34,13 @@ export class Keys {
     const { target } = event;
     const letter = event.key.length < 2;
     const key = letter ? event.key.toLowerCase() : event.key; // S is s, as with the caps lock on
-    if (!(target instanceof Node) || !this.view.root.contains(target) || event.ctrlKey || event.metaKey || event.altKey) return;
+    const near = this.view.projected && target === document.body; // then no other part of the page is seen
+    if (!(target instanceof Node) || !(near || this.view.root.contains(target)) || event.ctrlKey || event.metaKey || event.altKey) return;
     const typed = target instanceof HTMLSelectElement || target instanceof HTMLInputElement;
     const inside = this.inside.find(({ root }) => root.contains(target));
     const field = typed && target.type !== "range";
     const handled =
-      inside?.key(event) || (field ? this.#typed(key, target) : this.#tool(key) || this.#walk(key) || this.#among(key, target));
+      (key === "Escape" && this.view.projected && this.#tool("p")) || inside?.key(event) || (field ? this.#typed(key, target) : this.#tool(key) || this.#walk(key) || this.#among(key, target));
     if (inside?.root.hidden) this.view.refocus(); // what had the focus is gone, and the next key would reach the page
     if (handled) event.preventDefault();
     if (handled || typed || letter) event.stopImmediatePropagation(); // to a notebook, x means to cut the cell
@@ -62,6 +63,7 @@ export class Keys {
     else if (key === "h" && history.frames.length) view.past();
     else if (key === "m" && memory?.ops.length) view.memory();
     else if (key === "t") view.showTable();
+    else if (key === "p") view.project();
     else if (key === "?") view.legend();
     else if (key === "/") view.root.querySelector<HTMLElement>("[type=search]")!.focus();
     else return false;

@@ -9,8 +9,17 @@ import type { Supposition } from "./what_if";
 /** The actions that need a kernel: unfold a module that is not in the picture, turn the picture, or look up all numbers of a tensor. */
 export interface Kernel {
   gone: boolean; // whether it was restarted and has lost this picture; only a question to the kernel makes this certain
-  ask(request: { toggle?: string[]; direction?: string; stage?: [number, number]; near?: string[]; node?: string; of?: Numbers["of"]; suppose?: object; answer?: Answer }): void;
+  ask(request: { toggle?: string[]; direction?: string; stage?: [number, number]; near?: string[]; node?: string; of?: Numbers["of"]; suppose?: object; answer?: Answer; project?: object }): void;
+  project(wanted: Projected): void; // a picture for a projector, for this page alone
   suppose(asked: Supposition): void;
+}
+
+/** A wish for a picture on a projector: its stage, the modules that the reader has folded and unfolded there, the direction, the chosen nodes. */
+export interface Projected {
+  stage: [number, number];
+  toggled: string[][];
+  direction: string | null;
+  near: string[];
 }
 
 /** The text until the kernel has answered. */

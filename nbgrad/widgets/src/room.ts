@@ -3,11 +3,14 @@
 const [LEAST, MOST] = [320, 900];
 const BESIDE = 16; // pixels of the window above and below the view
 const PART = 0.7; // of the window, at most: there is room for the code
+const LARGE = 0.9; // the same with the letters of a projector
 
 export class Room {
   readonly #watcher: ResizeObserver;
   #most = 0; // how high the picture may be
   #scroller: Element | null = null;
+  large = false; // whether the picture has the letters of a projector
+  full = false; // whether the view has the whole screen
 
   constructor(private readonly root: HTMLElement, private readonly body: HTMLElement, private readonly size: () => [number, number], changed: () => void) {
     // The height before the view is in the page. It should hardly change later: some hosts draw only the visible outputs.
@@ -23,7 +26,7 @@ export class Room {
 
   /** The width and the height that the picture may have. */
   get stage(): [number, number] {
-    return [this.body.clientWidth, this.#most];
+    return [this.body.clientWidth, this.full ? this.body.clientHeight : this.#most];
   }
 
   /** Whether the page around the view scrolls. */
@@ -39,7 +42,7 @@ export class Room {
   /** Fit the picture into the part of the window that is left by the open lines around it. */
   measure(): void {
     const { root, body } = this;
-    if (!root.clientWidth) return; // it stands nowhere yet
+    if (!root.clientWidth || this.full) return; // it stands nowhere yet, or its sheet says how high it is
     if (!this.#scroller?.isConnected) {
       this.#scroller = this.#scrolling();
       this.#watcher.observe(this.#scroller);
@@ -47,7 +50,8 @@ export class Room {
     const [width, height] = this.size();
     const seen = Math.min(this.#scroller.clientHeight, innerHeight);
     // Some hosts put each output into a frame as high as the content. The height of this frame says nothing about the screen.
-    const whole = self === top ? Math.min(seen - BESIDE, PART * innerHeight) : PART * Math.max(seen, screen.height - 80);
+    const part = this.large ? LARGE : PART;
+    const whole = self === top ? Math.min(seen - BESIDE, part * innerHeight) : part * Math.max(seen, screen.height - 80);
     const room = whole - (root.offsetHeight - body.offsetHeight);
     const needed = height * Math.min(1, body.clientWidth / width) + 40;
     const least = Math.min(LEAST, Math.max(160, room));

@@ -21,6 +21,8 @@ export interface Tools {
   memory(): void;
   legend(): void;
   showTable(): void;
+  project(): void;
+  readonly projected: boolean;
   turn(): void;
   scale(factor: number): void;
   fit(): void;
@@ -69,6 +71,7 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
   if (turns) end.append(button("⤨", "Direction: from top to bottom, or from left to right", "turn", tools.turn));
   end.append(
     button("☰", "The graph as a table (T)", "as-table", tools.showTable),
+    button("⤢", "Projector: large letters on the whole screen (P)", "project", tools.project),
     button("−", "Zoom out", "zoom-out", () => tools.scale(1 / 1.4)),
     button("+", "Zoom in", "zoom-in", () => tools.scale(1.4)),
     button("Fit", "Fit the whole graph", "fit", tools.fit),
@@ -173,6 +176,7 @@ const KEYS: [string, string][] = [
   ["F", "fold or unfold"],
   ["+ − 0", "zoom in, out, fit"],
   ["S H M T", "steps, history, memory, table"],
+  ["P", "projector: large letters on the whole screen; P or Escape: back"],
   ["/", "search; Enter, ↑ and ↓ go through the hits"],
   ["Escape", "close, and show everything"],
   ["?", "this list"],

@@ -13,7 +13,8 @@ export async function unpack(data: BlobPart): Promise<Picture> {
   const give = (thing: Sent) => {
     for (const key of ["value", "gradient", "incoming", "reduced"]) if (thing && key in thing) thing[key] = looks[thing[key]] ?? null;
   };
-  for (const { description, layout, turned } of [picture, ...(picture.first ? [picture.first] : [])]) {
+  const others = [picture.first, picture.large].filter(Boolean);
+  for (const { description, layout, turned } of [picture, ...others]) {
     description.nodes = records(description.nodes);
     for (const node of description.nodes) give(node);
     for (const one of [...description.nodes, ...(description.hidden?.nodes ?? [])]) one.norms = norms(one.norms);
@@ -21,16 +22,16 @@ export async function unpack(data: BlobPart): Promise<Picture> {
     for (const edge of description.edges) give(edge.reduction);
     for (const one of [layout, turned]) raise(one);
   }
-  if (picture.first) share(picture.first, picture.description);
+  for (const one of others) share(one, picture.description);
   return picture;
 }
 
-/** Give a first picture what it has in common with the whole one. */
-function share(first: Sent, whole: Sent): void {
-  for (const part in first.shared)
-    first.description[part] = first.shared[part].map((at: number | null) => (at === null ? first.description[part].shift() : whole[part][at]));
-  first.description = { ...whole, ...first.description, copies: { ...whole.copies, ...first.description.copies } };
-  whole.copies = first.description.copies; // a link may lead to a copy that only the other picture has
+/** Give a first picture, or that for a projector, what it has in common with the whole one. */
+function share(other: Sent, whole: Sent): void {
+  for (const part in other.shared)
+    other.description[part] = other.shared[part].map((at: number | null) => (at === null ? other.description[part].shift() : whole[part][at]));
+  other.description = { ...whole, ...other.description, copies: { ...whole.copies, ...other.description.copies } };
+  whole.copies = other.description.copies; // a link may lead to a copy that only the other picture has
 }
 
 function records(columns: Columns): Sent[] {

@@ -4,7 +4,7 @@ import { Answers } from "./answers";
 import { Camera } from "./camera";
 import { copied } from "./clipboard";
 import { CodeLines } from "./code_lines";
-import { LEGIBLE } from "./constants";
+import { PROJECTOR } from "./constants";
 import type { Box, Jump, Picture, Ranked, Step } from "./description";
 import { attribute, button, flag, html, listen, svg } from "./dom";
 import { farEnds } from "./draw";
@@ -20,6 +20,7 @@ import { ASKED, GONE, Inquiry, type Kernel } from "./numbers";
 import { closeButton, edgePanel, findingsPanel, markPanel, nodePanel, reductionsPanel } from "./panel";
 import type { Place } from "./permalink";
 import { Player, stepPanel } from "./player";
+import { Projector } from "./projector";
 import { Room } from "./room";
 import { Scene, type Touched } from "./scene";
 import { homeOf, Table } from "./table";
@@ -37,6 +38,7 @@ const HINT = 1400; // milliseconds in which a hint can be read
 const WHEEL = `${/Mac/.test(navigator.platform) ? "⌘" : "Ctrl"} and the wheel zoom the picture`;
 const FINGERS = "Two fingers move and zoom the picture";
 
+const POINTS = 20; // the letters on a projector
 const PART = "Here is a part of the graph. Drag to see more; Fit shows all of it.";
 
 export class View implements Touched, Keyed, Tools {
@@ -62,6 +64,8 @@ export class View implements Touched, Keyed, Tools {
   readonly #closed: Set<string>;
   readonly #table: Table;
   readonly #scale = html("footer", {});
+  readonly #below = html("div", { class: "nbg-below" }); // what the header says if it is out of the way
+  readonly #projector = new Projector(this.root, () => this.#screened());
   #title: HTMLElement = html("div");
   #notices: HTMLElement = html("div");
   begun = (): void => {}; // called when the view is seen for the first time
@@ -84,11 +88,14 @@ export class View implements Touched, Keyed, Tools {
   #late: Picture | null = null; // for another stage: it waits until the reader has closed the details
   #expected = false; // whether the reader asked for the next picture
   #waiting = 0; // the timer before the picture moves: the box may be clicked once more
+  #page: (() => void) | null = null; // brings back the view as it was in its page, where it is not just now
+  #toggled: string[][] = []; // what the reader has folded and unfolded on the projector
+  #turned: string | null = null; // the direction that the reader has chosen there
 
   private base: Picture;
   #whole: Picture | null; // the whole picture, if the base is only its first picture
 
-  constructor(picture: Picture, private readonly kernel: Kernel | null, run: Runner | null = kernel && ((asked) => kernel.suppose(asked))) {
+  constructor(private readonly picture: Picture, private readonly kernel: Kernel | null, run: Runner | null = kernel && ((asked) => kernel.suppose(asked))) {
     const base = picture.first ?? picture;
     this.base = base;
     this.#whole = picture.first && picture;
@@ -109,8 +116,8 @@ export class View implements Touched, Keyed, Tools {
     this.#return.className = "nbg-return";
     this.#return.hidden = true;
     this.root.append(
-      html("header", { class: "nbg-header" }, this.#title, ...(this.whatIf ? [this.whatIf.banner] : []), this.#status, this.#bar),
-      this.#notices, body, this.#player.root, this.#timeline.root, this.#memory.root, this.#scale,
+      html("header", { class: "nbg-header" }, this.#title, this.#bar),
+      this.#notices, body, this.#below, this.#player.root, this.#timeline.root, this.#memory.root, this.#scale,
     );
     this.#about();
     this.#camera = new Camera(
@@ -120,8 +127,8 @@ export class View implements Touched, Keyed, Tools {
         if (!this.scene) return;
         if (this.#origin && this.#camera.moving) this.#forget();
         attribute(this.scene.drawing.layer, "transform", to.toString());
-        this.scene.titles.at(to.k);
-        this.scene.forms.at(to.k);
+        this.scene.titles.at(to.k / this.#camera.by);
+        this.scene.forms.at(to.k / this.#camera.by, this.#camera.by > 1);
         if (!moving && this.whatIf?.on) this.whatIf.paint(); // boxes that have another form now have their recorded texts
         const [width, height, [right, bottom]] = [this.#stage.clientWidth, this.#stage.clientHeight, this.#covered];
         this.scene.cull.look(to, width, height, moving);
@@ -129,21 +136,25 @@ export class View implements Touched, Keyed, Tools {
       },
       () => this.scene.light(this.#stage.querySelector<SVGGElement>(":is(.nbg-node, .nbg-mark, .nbg-edge):hover")),
     );
+    this.#magnify(picture.projected);
     this.#map = new Minimap(this.#camera);
     body.append(this.#map.root);
     this.#draw();
     this.#keys = new Keys(this, [this.#player, this.#timeline, this.#memory, this.#map]);
     this.#listen();
     this.#press();
-    this.#room = new Room(this.root, body, () => this.scene.size, () => {
+    this.#room = new Room(this.root, body, () => this.scene.size.map((size) => size * this.#camera.by) as [number, number], () => {
       flag(this.root, "scrolls", this.#room.scrolls);
       if (!this.#panel.hidden) this.#lay();
       this.#camera.resized(() => this.#begin());
       this.#rest();
     });
+    this.#room.large = picture.projected;
   }
 
   remove(): void {
+    this.#page = null;
+    this.#projector.leave();
     this.#room.leave();
     clearTimeout(this.#waiting);
     clearTimeout(this.#hinting);
@@ -171,6 +182,7 @@ export class View implements Touched, Keyed, Tools {
   replace(base: Picture): void {
     const own = this.#offered && base.stage.some((size, at) => size !== this.base.stage[at]); // the answer to the offer: the kernel answers in order
     if (own) this.#offered = false;
+    if (this.#page) return this.#underneath(base);
     this.#late = own && !this.#expected && this.#busy ? base : null;
     if (this.#late) return;
     this.#expected = false;
@@ -273,7 +285,7 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #show(box: Box | undefined): void {
-    if (box) this.#camera.show(box, LEGIBLE);
+    if (box) this.#camera.show(box, this.#camera.legible);
     this.#offer();
   }
 
@@ -403,20 +415,26 @@ export class View implements Touched, Keyed, Tools {
   /** If the stage is much larger or smaller than the one for which the picture was laid out, or too small to read it, ask the kernel for another layout: once for each size, because another page may show the same view on another stage. */
   #offerStage(): void {
     const { kernel, base } = this;
-    const [stage, size] = [this.#room.stage, this.scene.size];
-    const tight = stage.some((now, at) => now < size[at]! * LEGIBLE * 0.999);
+    const [size, { by, legible }] = [this.scene.size, this.#camera];
+    const page = this.#room.stage;
+    const stage = page.map((size) => size / by) as [number, number];
+    const tight = stage.some((now, at) => now * by < size[at]! * legible * 0.999);
     const other = (known: number[]) => stage.some((now, at) => Math.max(known[at]!, now) > MUCH * Math.min(known[at]!, now) || (tight && now < known[at]! - 1));
-    if (!kernel || kernel.gone || !stage[0] || this.#busy || !base.description.nodes.length) return;
+    if (!kernel || kernel.gone || !stage[0] || this.#page || this.#busy || !base.description.nodes.length) return;
     if (!other(base.stage) || !other(this.#told)) return;
     this.#told = stage;
     this.#offered = true;
-    kernel.ask({ stage, near: this.#near });
+    kernel.ask({ stage: page, near: this.#near });
   }
 
   /** Another picture, if a kernel can make one. */
   #ask(kernel: Kernel, request: Parameters<Kernel["ask"]>[0]): void {
     this.#expected = true;
-    kernel.ask({ ...request, near: this.#near });
+    if (this.#page) {
+      if (request.toggle) this.#toggled.push(request.toggle);
+      this.#turned = request.direction ?? this.#turned;
+      kernel.project({ stage: this.#room.stage, toggled: this.#toggled, direction: this.#turned, near: this.#near });
+    } else kernel.ask({ ...request, near: this.#near });
     this.#say(kernel.gone ? GONE : ASKED);
   }
 
@@ -475,9 +493,8 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #lay(box?: Box): void {
-    const { hidden, offsetWidth, offsetHeight } = this.#panel;
-    const below = offsetWidth >= this.#stage.clientWidth; // in a narrow view
-    this.#covered = hidden ? [0, 0] : below ? [0, offsetHeight] : [offsetWidth, 0];
+    const { width, height } = this.#panel.getBoundingClientRect(); // 0 if it is hidden
+    this.#covered = width >= this.#stage.clientWidth ? [0, height] : [width, 0]; // below, in a narrow view
     this.#covered.forEach((size, at) => this.root.style.setProperty(at ? "--nbg-bottom" : "--nbg-right", `${size}px`));
     this.#camera.beside(this.#covered, box);
   }
@@ -500,6 +517,96 @@ export class View implements Touched, Keyed, Tools {
     this.scene.paint.only(ids);
     if (ids === null) this.#status.hidden = true;
     else this.#say(`${ids.size ? "Only these boxes are highlighted" : "There is no path between the two"}. Escape shows everything.`);
+  }
+
+  // --- the projector ----------------------------------------------------------------------------------------------
+
+  get projected(): boolean {
+    return this.#projector.on;
+  }
+
+  project = (): void => void (this.projected ? this.#projector.leave() : this.#projector.enter());
+
+  /** Letters of another size. */
+  #magnify(large: boolean): void {
+    this.#camera.by = large ? PROJECTOR : 1;
+    flag(this.root, "large", large);
+    const said = [...(this.whatIf ? [this.whatIf.banner] : []), this.#status];
+    if (large) this.#below.append(...said);
+    else this.#bar.before(...said);
+  }
+
+  /** The view has got the whole screen, or is in its page again. */
+  #screened(): void {
+    this.#room.full = this.projected;
+    if (!this.projected) return this.#page?.();
+    const [{ base, place }, whole, closed, back] = [this, this.#whole, [...this.#closed], this.#camera.kept()];
+    this.#page = () => {
+      this.#page = null;
+      this.#clear();
+      this.#magnify(this.picture.projected);
+      this.#restore(base, whole, closed);
+      this.#room.measure();
+      if (place.step) this.#player.open(true, false, place.step);
+      else if (place.node) this.node(place.node, true);
+      back();
+      this.refocus();
+    };
+    [this.#toggled, this.#turned] = [[], null];
+    this.#clear();
+    this.#magnify(true);
+    this.#firstLook();
+    this.refocus(this.#stage);
+    const { kernel, picture } = this;
+    if (kernel) this.#ask(kernel, {});
+    else if (picture.large) this.enlarge(picture.large);
+  }
+
+  /** Close all that is open. */
+  #clear(): void {
+    if (this.#player.shown) this.#player.open(false);
+    if (this.#timeline.shown) this.#timeline.open(false);
+    if (this.#memory.shown) this.#memory.open(false);
+    this.#table.open(false);
+    this.#close();
+    this.#status.hidden = true;
+  }
+
+  #restore(base: Picture, whole: Picture | null, closed: string[]): void {
+    [this.base, this.#whole] = [base, whole];
+    this.#closed.clear();
+    for (const scope of closed) this.#closed.add(scope);
+    this.#about();
+    this.#draw();
+  }
+
+  /** The picture for the projector has come. */
+  enlarge(large: Picture): void {
+    if (!this.#page) return;
+    const asked = this.#asked;
+    this.#asked = [];
+    remember(large, this.base);
+    this.base = large;
+    this.#closed.clear();
+    this.#whole = this.kernel ? null : { ...this.picture, folded: large.folded };
+    this.#status.hidden = true;
+    this.#about();
+    this.#redraw(asked, asked.length > 0);
+    this.#seek();
+  }
+
+  /** A picture has come for the page below the projector. */
+  #underneath(base: Picture): void {
+    remember(base, this.base);
+    this.#page = () => {
+      this.#page = null;
+      this.#clear();
+      this.#magnify(this.picture.projected);
+      this.#restore(base, null, base.folded);
+      this.#room.measure();
+      this.#firstLook();
+    };
+    this.#ask(this.kernel!, {});
   }
 
   // --- the tools ------------------------------------------------------------------------------------------------
@@ -604,6 +711,8 @@ export class View implements Touched, Keyed, Tools {
     if (this.#status.textContent === PART) this.#status.hidden = true; // first of all, because the picture has more room without this line
     this.#room.measure();
     this.#camera.fit();
+    const said = this.#points();
+    if (said) this.#say(said);
   };
 
   turn = (): void => {
@@ -612,6 +721,7 @@ export class View implements Touched, Keyed, Tools {
       this.base = { ...this.base, direction, layout: this.base.turned, turned: this.base.layout };
       this.#redraw([], false);
     } else if (this.kernel) this.#ask(this.kernel, { direction });
+    else this.#say("This file has this picture in one direction.");
   };
 
   past = (): void => {
@@ -661,10 +771,19 @@ export class View implements Touched, Keyed, Tools {
     const { nodes } = this.scene.description;
     const roots = nodes.filter((node) => node.root || node.kind === "failed");
     const look = () => this.#camera.look(this.scene.size, this.scene.box((roots[roots.length - 1] ?? nodes[0])?.id ?? ""));
-    if (!look()) return;
-    this.#say(PART);
+    const said = look() ? PART : this.#points();
+    if (!said) return;
+    this.#say(said);
     this.#room.measure();
     look(); // the line may have taken some of the room
+    if (said !== PART) this.#say(this.#points());
+  }
+
+  /** Say how large the letters are if they are too small for a projector. */
+  #points(): string {
+    const { by, place } = this.#camera;
+    const points = Math.floor(this.scene.forms.letters(place.k / by) * by * 0.75 + 0.01);
+    return by > 1 && points < POINTS ? `All of the graph fits with letters of ${points} points, not with ${POINTS}.` : "";
   }
 
   /** The wheel, or one finger, scrolls the page that the view is in, if it can be scrolled. */

@@ -1,6 +1,6 @@
-"""Which parts of a sentence are code: ``nbgrad.lab`` writes its tasks and hints as plain text, for every screen.
+"""Which parts of a sentence are code: the tasks, hints and messages of ``nbgrad.lab`` are plain text, for every screen.
 
-The lessons are Markdown, so there the code of a task is marked.
+The lessons and the outputs of a notebook show the code of these sentences as code.
 """
 
 import re
