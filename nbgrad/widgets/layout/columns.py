@@ -21,7 +21,6 @@ _CUTS = 4  # the most edges that may be cut at one place
 _LARGER = 1.05  # by this factor more columns have to be seen larger
 _WIDER = 1.3  # on a tight stage, columns may be wider by this factor where all letters are smaller anyhow
 _FILLED = 0.7  # of the area of a layout: columns are not as wide as its widest row
-_LARGER = 1.05  # by this factor more columns have to be seen larger
 _GAP = 30.0  # between two columns
 _LANE = 11.0  # the distance of two edges that lead to the next column
 _TURN = 10.0  # the radius of the corners of such an edge
