@@ -15,7 +15,7 @@ from typing import Any
 
 from nbgrad.core.files import replace_file
 from nbgrad.core.tensor.comparison import Deviation
-from nbgrad.lab.running import RAISED, patience, raised
+from nbgrad.lab.running import Refused, answering, patience
 
 PARTS = {
     3: "scalars",
@@ -183,10 +183,10 @@ def _fault(file: Path) -> Deviation | None:
     """Why a part of the student's own is not ready; None if it is."""
     judge: Any = importlib.import_module("nbgrad.lab.engine_checks").JUDGES[file.stem]  # it imports this module
     try:
-        with patience():
+        with answering(f"{PACKAGE}/{file.name}"), patience():
             found: Deviation | None = judge(file)
-    except RAISED as error:  # such as code that does not end
-        return raised(f"{PACKAGE}/{file.name}", error)
+    except Refused as error:
+        return error.deviation
     return found
 
 

@@ -22,7 +22,7 @@ from nbgrad.lab import lesson_03
 from nbgrad.lab.engine import PACKAGE, empty_functions, load
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.mygrad import optim as reference
-from nbgrad.lab.running import RAISED, raised
+from nbgrad.lab.running import answering
 
 RTOL, ATOL = 1e-5, 1e-7
 """The numbers of an engine in float64 may differ from torch's by rounding only."""
@@ -56,7 +56,7 @@ class Trial:
         (wanted * torch.tensor(weights)).sum().backward()  # type: ignore[no-untyped-call]
         named = f"{self.said} with {_shapes(self.shapes)}"
         of_array = tensor_class(module)
-        try:
+        with answering(named):
             inputs = [of_array(one.copy()) for one in arrays]
             value = self.yours(module, *inputs)
             if not isinstance(value, of_array):
@@ -64,8 +64,6 @@ class Trial:
             if (found := _compared(value.data, wanted)) is not None:
                 return Deviation(found.kind, f"{named}: the value: {found}")
             (value * weights).sum().backward()
-        except RAISED as error:  # whatever the student's code raises is the answer's fault
-            return raised(named, error)
         return _of_gradients(named, inputs, theirs)
 
 
@@ -129,10 +127,8 @@ class PartJudge:
         if isinstance(module, Deviation):
             return module
         for trial in self.trials:
-            try:
+            with answering(f"{self.part}.py"):
                 found = trial(module)
-            except RAISED as error:  # such as a class that the file lacks
-                found = raised(f"{self.part}.py", error)
             if found is not None:
                 return found
         return None
@@ -146,13 +142,10 @@ class PartJudge:
             return Deviation(
                 "type", f'there is no file "{shorten(str(answer), 80)}": write the cell into "{path}", and run it'
             )
-        try:
+        with answering(f'the import of "{answer}"'):
             empty = empty_functions(file.read_text("utf-8"))
-            if empty:
-                return Deviation("unanswered", f"{empty[0]} is empty: write it in the place of the ...")
-            return load(file)
-        except RAISED as error:  # whatever the student's file raises is the answer's fault
-            return raised(f'the import of "{answer}"', error)
+            loaded = None if empty else load(file)
+        return loaded or Deviation("unanswered", f"{empty[0]} is empty: write it in the place of the ...")
 
 
 def _call(name: str) -> Callable[..., Any]:
@@ -184,11 +177,9 @@ def _of_walk(module: ModuleType) -> Deviation | None:
         theirs = [torch.tensor(one, dtype=torch.float64, requires_grad=True) for one in at]
         wanted = formula(*theirs)
         wanted.backward()
-        try:
+        with answering(said):
             value = formula(*yours)
             module.backward(value)
-        except RAISED as error:  # as above
-            return raised(said, error)
         if not isinstance(value, module.Value):
             return Deviation("type", f"{said} gives {_kind(value)}, where a Value is expected")
         if (found := _compared(value.data, wanted)) is not None:
@@ -271,15 +262,13 @@ def _linear(module: ModuleType, shape: tuple[int, ...]) -> Deviation | None:
     wanted.square().sum().backward()  # type: ignore[no-untyped-call]
     named = f"Linear(3, 2) of shape {shape}"
     mine = of_array(x)
-    try:
+    with answering(named):
         value = layer(mine)
         if not isinstance(value, of_array):
             return Deviation("type", f"{named} gives {_kind(value)}, where a Tensor is expected")
         if (found := _compared(value.data, wanted)) is not None:
             return Deviation(found.kind, f"{named}: the value: {found}")
         (value * value).sum().backward()
-    except RAISED as error:  # as above
-        return raised(named, error)
     return _of_gradients(f"{named} (inputs: x, weight, bias)", (mine, layer.weight, layer.bias), theirs)
 
 
@@ -358,10 +347,8 @@ def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Devia
     for step in range(1, 6):
         for at, (one, other) in enumerate(zip(mine, theirs, strict=True)):
             one.grad = other.grad = None if (at, step) == (1, 3) else rng.standard_normal(other.data.shape)
-        try:
+        with answering(f"{said}, step {step}"):
             yours.step()
-        except RAISED as error:  # as above
-            return raised(f"{said}, step {step}", error)
         references.step()
         for one, other in zip(mine, theirs, strict=True):
             if (found := _compared(one.data, other.data, "the right number")) is not None:

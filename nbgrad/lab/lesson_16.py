@@ -11,7 +11,7 @@ from nbgrad.core.tensor.comparison import Deviation
 from nbgrad.lab.engine import PACKAGE
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.planted import COUNT, function_with_the_fault
-from nbgrad.lab.running import RAISED, raised
+from nbgrad.lab.running import answering
 
 POEM = """\
 Shall I compare thee to a summer's day?
@@ -46,13 +46,11 @@ def _reads_digits(answer: Any) -> Deviation | None:
     order = np.random.default_rng(16).permutation(len(digits.data))
     held_out, seen = order[:449], order[449:]
     images, labels = digits.data / 16, digits.target
-    try:
+    with answering("learn(images, labels)"):
         read = answer(images[seen], labels[seen])
         if not callable(read):
             return Deviation("type", f"learn has to give a function that reads images, and not a {type(read).__name__}")
         given = np.asarray(read(images[held_out]))
-    except RAISED as error:  # whatever the student's function raises is the answer's fault
-        return raised("learn(images, labels)", error)
     if given.shape != held_out.shape:
         wanted = f"one digit for each of the {len(held_out)} images"
         return Deviation("shape", f"the function has to give {wanted}: it gives the shape {given.shape}")
@@ -78,11 +76,9 @@ def _loss_of(scores: Any, codes: "np.ndarray[Any, Any]") -> float:
 
 
 def _scores(answer: Callable[..., Any], codes: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | Deviation":
-    try:
+    with answering(f"gpt(codes) with codes of shape {codes.shape}"):
         given = answer(codes)
         found = np.asarray(getattr(given, "data", given), dtype=float)
-    except RAISED as error:  # as above
-        return raised(f"gpt(codes) with codes of shape {codes.shape}", error)
     wanted = (*codes.shape, len(set(POEM)))
     if found.shape != wanted:
         return Deviation("shape", f"gpt(codes) gives the shape {found.shape}, and {wanted} is expected")
@@ -146,10 +142,8 @@ def _method(answer: Any) -> Deviation | None:
     rng = np.random.default_rng(0)
     for shape in _SHAPES:
         numbers = rng.standard_normal(shape) * 2
-        try:
+        with answering(f"op or formula with shape {shape}"):
             found = _of_one(op, formula, numbers)
-        except RAISED as error:  # as above
-            return raised(f"op or formula with shape {shape}", error)
         if found is not None:
             return found
     return None

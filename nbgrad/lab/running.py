@@ -75,6 +75,24 @@ RAISED = (Exception, SystemExit, GeneratorExit, Endless)
 """All that the code of an answer may raise."""
 
 
+@contextmanager
+def answering(said: str) -> Iterator[None]:
+    """What the block raises is the fault of the answer, whose code it runs.
+
+    Args:
+        said: how a message names what runs.
+
+    Raises:
+        Refused: it has raised an error, has ended Python, or did not end.
+    """
+    try:
+        yield
+    except Refused:
+        raise
+    except RAISED as error:
+        raise Refused(raised(said, error)) from None
+
+
 def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of the student's, and return its result.
 
