@@ -1,6 +1,6 @@
 """Mixed precision, under the names of ``torch.amp``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
@@ -8,6 +8,7 @@ import torch
 from torch.amp import custom_bwd
 
 from nbgrad.core.backend.autocast import autocast
+from nbgrad.core.structure import exchanged
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.optim.grad_scaler import GradScaler
 
@@ -50,11 +51,9 @@ def custom_fwd(
 
 def _cast(value: Any, device_type: str, dtype: torch.dtype) -> Any:
     """``value`` with its floating point tensors on that device cast to ``dtype``, also those in lists and dicts."""
-    if isinstance(value, Tensor):
-        cast = value.is_floating_point() and value.device.type == device_type and value.dtype is not torch.float64
-        return value.to(dtype) if cast else value
-    if isinstance(value, Mapping):
-        return {name: _cast(one, device_type, dtype) for name, one in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_cast(one, device_type, dtype) for one in value)
-    return value
+
+    def cast(one: Tensor) -> Any:
+        wide = one.is_floating_point() and one.device.type == device_type and one.dtype is not torch.float64
+        return one.to(dtype) if wide else one
+
+    return exchanged(Tensor, cast, value)

@@ -32,6 +32,11 @@ def _collect(structure: Any, found: list[Any]) -> None:
                 found.append(part)
 
 
+def of_kind(kind: type, structure: Any) -> list[Any]:
+    """The values of class ``kind`` among the ``leaves``."""
+    return [one for one in leaves(structure) if isinstance(one, kind)]
+
+
 def first_places(given: list[Any]) -> tuple[int, ...]:
     """For each value the place of the first one that is equal to it."""
     return tuple(given.index(one) for one in given)
@@ -51,3 +56,8 @@ def mapped(change: Callable[[Any], Any], structure: Any) -> Any:
     parts = [mapped(change, part) for part in structure]
     # A namedtuple takes its fields one by one, one of torch's return types a sequence.
     return kind(*parts) if hasattr(structure, "_fields") else kind(parts)
+
+
+def exchanged(kind: type, change: Callable[[Any], Any], structure: Any) -> Any:
+    """The same structure with ``change(value)`` in place of each value of class ``kind``."""
+    return mapped(lambda one: change(one) if isinstance(one, kind) else one, structure)

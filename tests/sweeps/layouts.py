@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 import nbgrad
-from nbgrad.core.symbolic.structure import leaves
+from nbgrad.core.structure import leaves
 from tests.core.symbolic.image_networks import drawn, step_of
 
 CASES = 25

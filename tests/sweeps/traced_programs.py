@@ -9,9 +9,9 @@ import torch
 
 import nbgrad
 from nbgrad.core.engine.tensor_data import overlaps
+from nbgrad.core.structure import mapped
 from nbgrad.core.symbolic.errors import TraceError
 from nbgrad.core.symbolic.program import trace
-from nbgrad.core.symbolic.structure import mapped
 from nbgrad.nn import functional
 from tests.core.random_programs import CHANGES, NEW, TURNING, UNSURE, VIEWS, total
 

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from nbgrad.core.dispatch.table import OPS, Op
-from nbgrad.core.interop.torch_functions import each, known
+from nbgrad.core.interop.torch_functions import known
+from nbgrad.core.structure import exchanged, of_kind
 from nbgrad.core.tensor.tensor import Tensor
 
 SAME = {
@@ -157,7 +158,7 @@ def _by_numpy(called: str, function: Callable[..., Any], args: Any, kwargs: dict
     Raises:
         TypeError: a tensor needs a gradient, which numpy would lose.
     """
-    if any(one.requires_grad for one in _flat([args, kwargs]) if isinstance(one, Tensor)):
+    if any(one.requires_grad for one in of_kind(Tensor, [args, kwargs])):
         raise TypeError(
             f"{called} has no counterpart in nbgrad, and would lose the gradient: use nbgrad's ops, or "
             "t.detach().numpy() for the values alone"
@@ -165,16 +166,9 @@ def _by_numpy(called: str, function: Callable[..., Any], args: Any, kwargs: dict
     return function(*_arrays(args), **_arrays(kwargs))
 
 
-def _flat(values: Any) -> list[Any]:
-    """The members of ``values``, and of the lists, tuples and dicts in it."""
-    if isinstance(values, dict):
-        values = list(values.values())
-    return [one for value in values for one in _flat(value)] if isinstance(values, list | tuple) else [values]
-
-
 def _arrays(values: Any, *, detached: bool = False) -> Any:
     """``values`` with arrays of numpy in place of our tensors."""
-    return each(values, lambda tensor: (tensor.detach() if detached else tensor).numpy())
+    return exchanged(Tensor, lambda tensor: (tensor.detach() if detached else tensor).numpy(), values)
 
 
 Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]  # here: it calls rows, which tensor.py does not know

@@ -24,12 +24,13 @@ from nbgrad.core.engine.tensor_data import differentiable
 from nbgrad.core.functional.grad import backward, grad
 from nbgrad.core.interop import aten_functions
 from nbgrad.core.interop.filling import fill
-from nbgrad.core.interop.torch_graphs import leaves_in, run_custom_op
+from nbgrad.core.interop.torch_graphs import run_custom_op
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.ops.create.random import sample_dirichlet, standard_gamma
 from nbgrad.core.ops.linalg.grouped import grouped_mm
 from nbgrad.core.ops.linalg.weight_norm import norm_except_dim, weight_norm
 from nbgrad.core.ops.neural.rnn import pack_padded, pad_packed, pad_sequence
+from nbgrad.core.structure import exchanged, of_kind
 from nbgrad.core.tensor.filled import counterparts, entered, fillings
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor, tensor
@@ -122,7 +123,7 @@ def _without_op(function: Callable[..., Any], args: tuple[Any, ...], settings: d
     """
     name = getattr(function, "__name__", "")
     if name in ABOUT:
-        result = function(*each(args, raw_of), **each(settings, raw_of))
+        result = function(*exchanged(Tensor, raw_of, args), **exchanged(Tensor, raw_of, settings))
         return tensor(result, requires_grad=result.requires_grad) if isinstance(result, torch.Tensor) else result
     if changes or settings.get("out") is not None or _needs_gradient(args, settings):
         raise NotImplementedError(
@@ -135,7 +136,7 @@ def _needs_gradient(args: tuple[Any, ...], settings: dict[str, Any]) -> bool:
     """Whether the result may need a gradient, or a program is traced, which would not have the function."""
     if current().tracer is not None:
         return True
-    given = [*leaves_in([args, settings], Tensor), *leaves_in([args, settings], torch.Tensor)]
+    given = [*of_kind(Tensor, [args, settings]), *of_kind(torch.Tensor, [args, settings])]
     return is_grad_enabled() and any(one.requires_grad for one in given)
 
 
@@ -145,11 +146,11 @@ def _constants(function: Callable[..., Any], args: tuple[Any, ...], settings: di
     Raises:
         NotImplementedError: a result shares the memory of an argument: a change of one would have to reach the other.
     """
-    raw, named = each(args, raw_of), each(settings, raw_of)
-    held = {one.untyped_storage().data_ptr() for one in leaves_in([raw, named], torch.Tensor)} - {0}
+    raw, named = exchanged(Tensor, raw_of, args), exchanged(Tensor, raw_of, settings)
+    held = {one.untyped_storage().data_ptr() for one in of_kind(torch.Tensor, [raw, named])} - {0}
     with no_grad():
         result = function(*raw, **named)
-    for one in leaves_in(result, torch.Tensor):
+    for one in of_kind(torch.Tensor, result):
         if one.layout is not torch.strided or one.untyped_storage().data_ptr() in held:
             raise NotImplementedError(
                 f"nbgrad has no op {_called(function)!r} yet, whose result is a view or no dense tensor: use t.data "
@@ -182,9 +183,9 @@ def _changed(function: Callable[..., Any], args: tuple[Any, ...], settings: dict
     If one of them needs a gradient, the torch tensor becomes one that stands for a tensor of ours.
     """
     target: torch.Tensor = args[0]
-    given = leaves_in([args, settings], Tensor)
+    given = of_kind(Tensor, [args, settings])
     if not is_grad_enabled() or not any(one.requires_grad for one in given) or not differentiable(target.dtype):
-        return function(*each(args, raw_of), **each(settings, raw_of))
+        return function(*exchanged(Tensor, raw_of, args), **exchanged(Tensor, raw_of, settings))
     name = function.__name__
     change = getattr(Tensor, name, None)
     if change is None or target.requires_grad:
@@ -225,9 +226,9 @@ def _written(function: Callable[..., Any], args: tuple[Any, ...], settings: dict
     Raises:
         NotImplementedError: a gradient is asked for.
     """
-    if is_grad_enabled() and any(one.requires_grad for one in leaves_in([args, settings], Tensor)):
+    if is_grad_enabled() and any(one.requires_grad for one in of_kind(Tensor, [args, settings])):
         raise NotImplementedError(NO_OUT.format(called=_called(function)))
-    function(*each(args, raw_of), **each(settings, raw_of))
+    function(*exchanged(Tensor, raw_of, args), **exchanged(Tensor, raw_of, settings))
     out = settings["out"]
     tell_changed(
         [raw_of(one) for one in (out if isinstance(out, list | tuple) else (out,))], f"{_called(function)}(out=)"
@@ -238,7 +239,7 @@ def _written(function: Callable[..., Any], args: tuple[Any, ...], settings: dict
 def _filled(function: Callable[..., Any], settings: dict[str, Any]) -> Tensor:
     """One of our tensors that torch's initialisation fills in place: recorded nowhere, as it works on the data."""
     target: Tensor = settings["tensor"]
-    function(**each(settings, raw_of))
+    function(**exchanged(Tensor, raw_of, settings))
     tell_changed([target.data], f"init.{function.__name__}()")
     return target
 
@@ -313,17 +314,6 @@ def _called(function: Callable[..., Any]) -> str:
 
 def _constant(value: torch.Tensor) -> Tensor:
     return entered(value) if value.requires_grad else Tensor(value)
-
-
-def each(values: Any, change: Callable[[Tensor], Any]) -> Any:
-    """``values`` with what ``change`` makes of each of our tensors in its place, also in lists, tuples and dicts."""
-    if isinstance(values, Tensor):
-        return change(values)
-    if isinstance(values, dict):
-        return {key: each(value, change) for key, value in values.items()}
-    if type(values) in (list, tuple):
-        return type(values)(each(value, change) for value in values)
-    return values
 
 
 # torch's DataLoader

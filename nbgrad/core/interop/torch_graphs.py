@@ -26,6 +26,7 @@ from nbgrad.core.engine.state import Switch, current, is_grad_enabled, no_grad, 
 from nbgrad.core.functional.checkpoint import checkpoint
 from nbgrad.core.recorder.kept import keep_below
 from nbgrad.core.recorder.patches import Patch
+from nbgrad.core.structure import exchanged, of_kind
 from nbgrad.core.tensor.filled import entered
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -217,22 +218,8 @@ def node_of(
 
 
 def _wrapped(value: Any) -> Any:
-    """``value`` with a tensor of ours for each of torch's, also in lists, tuples and dicts."""
-    if isinstance(value, torch.Tensor):
-        return Tensor(value.detach())
-    if type(value) in (list, tuple):
-        return type(value)(map(_wrapped, value))
-    if type(value) is dict:
-        return {key: _wrapped(one) for key, one in value.items()}
-    return value
-
-
-def leaves_in(value: Any, kind: type) -> list[Any]:
-    """The objects of class ``kind`` in ``value``, also in lists, tuples and dicts."""
-    if isinstance(value, kind):
-        return [value]
-    inner = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
-    return [found for one in inner for found in leaves_in(one, kind)]
+    """``value`` with a tensor of ours for each of torch's."""
+    return exchanged(torch.Tensor, lambda one: Tensor(one.detach()), value)
 
 
 # The description of a function.
@@ -294,7 +281,7 @@ def _run_function(function: Any, args: tuple[Any, ...], settings: dict[str, Any]
         bound = signature(function.forward).bind(*args, **settings)
         bound.apply_defaults()
         args, settings = bound.args, {}
-    hidden = [one for arg in args if not isinstance(arg, Tensor) for one in leaves_in(arg, Tensor) if one.requires_grad]
+    hidden = [one for arg in args if not isinstance(arg, Tensor) for one in of_kind(Tensor, arg) if one.requires_grad]
     if hidden and is_grad_enabled():
         raise RuntimeError(
             f"{function.__name__}.apply() got an nbgrad tensor that requires grad inside a list, tuple or dict, where "
@@ -320,14 +307,8 @@ def _run_checkpoint(function: Callable[..., Any], preserve_rng_state: bool, *arg
 
 
 def _raw(value: Any) -> Any:
-    """``value`` with torch's tensors in place of ours in lists, tuples and dicts."""
-    if isinstance(value, Tensor):
-        return value._data.detach()
-    if type(value) in (list, tuple):
-        return type(value)(map(_raw, value))
-    if type(value) is dict:
-        return {key: _raw(one) for key, one in value.items()}
-    return value
+    """``value`` with torch's tensors in place of ours."""
+    return exchanged(Tensor, lambda one: one._data.detach(), value)
 
 
 _apply: Any = vars(_THEIRS)["apply"].__func__
@@ -375,7 +356,7 @@ def run_custom_op(op: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> A
     args, settings = entered(args), entered(settings)
     given = dict(zip([one.name for one in schema.arguments], args, strict=False)) | settings
     names = [name for name, value in given.items() for name in _named(name, value)]
-    tensors = [tensor for value in given.values() for tensor in leaves_in(value, Tensor)]
+    tensors = [tensor for value in given.values() for tensor in of_kind(Tensor, value)]
     if schema.is_mutable and is_grad_enabled() and any(one.requires_grad for one in tensors):
         raise NotImplementedError(
             f"{op} changes its arguments in place, which nbgrad cannot record: call it on t.detach(), or inside "
@@ -402,4 +383,4 @@ def _named(name: str, value: Any) -> list[str]:
     """The names of our tensors in an argument."""
     if isinstance(value, Tensor):
         return [name]
-    return [f"{name}_{place}" for place in range(len(leaves_in(value, Tensor)))]
+    return [f"{name}_{place}" for place in range(len(of_kind(Tensor, value)))]

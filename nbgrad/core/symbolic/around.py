@@ -10,9 +10,9 @@ from nbgrad.core.backend.below_autograd import is_own
 from nbgrad.core.diagnose.anomaly import detects_anomalies
 from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.state import current
+from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.errors import error_at
 from nbgrad.core.symbolic.kernel_settings import changed_setting, current_mode, dispatched, kernel_settings
-from nbgrad.core.symbolic.structure import leaves
 
 _DEFAULT = torch._GLOBAL_DEVICE_CONTEXT
 

@@ -19,6 +19,7 @@ from nbgrad.core.dispatch.function import Function
 from nbgrad.core.engine.module_changes import global_hooks, module_changes
 from nbgrad.core.engine.node import TensorBase, raw_of
 from nbgrad.core.engine.state import current, recording
+from nbgrad.core.structure import first_places, leaves, mapped
 from nbgrad.core.symbolic.backends import BACKENDS, Backend
 from nbgrad.core.symbolic.errors import ColdOptimizer, Unsettled
 from nbgrad.core.symbolic.fake import storage_of
@@ -29,7 +30,6 @@ from nbgrad.core.symbolic.nest import interpreter
 from nbgrad.core.symbolic.passes.optimize import LEVELS, Level
 from nbgrad.core.symbolic.passes.rematerialize import check_budget
 from nbgrad.core.symbolic.program import Program
-from nbgrad.core.symbolic.structure import first_places, leaves, mapped
 from nbgrad.core.symbolic.surroundings import change_of, differs
 from nbgrad.core.symbolic.tracing import Spec, Trace, spec_of, traced
 from nbgrad.core.symbolic.turns import running, tracing

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.division import divided
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.replay import Run, replay
-from nbgrad.core.symbolic.structure import leaves
 
 
 def cudagraph(listing: Listing) -> Run:

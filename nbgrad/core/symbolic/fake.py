@@ -23,8 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nbgrad.core.backend.autocast import any_enabled
 from nbgrad.core.engine.state import current
+from nbgrad.core.structure import leaves, mapped
 from nbgrad.core.symbolic.numbers import Number
-from nbgrad.core.symbolic.structure import leaves, mapped
 
 NEEDS_NUMBERS = (DataDependentOutputException, DynamicOutputShapeException)
 """The errors of torch for a result that depends on the numbers of a tensor."""

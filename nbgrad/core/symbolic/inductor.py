@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from nbgrad.core.backend.below_autograd import unrecorded
+from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.division import divided
 from nbgrad.core.symbolic.exports.functions import path_of
 from nbgrad.core.symbolic.exports.fx import to_fx
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.replay import Run, replay
-from nbgrad.core.symbolic.structure import leaves
 
 _UNABLE = {
     torch.ops.aten.mkldnn_rnn_layer,

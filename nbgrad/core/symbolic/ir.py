@@ -13,8 +13,8 @@ import torch
 
 from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.place import Place
+from nbgrad.core.structure import leaves, mapped
 from nbgrad.core.symbolic.places import SavedPlace
-from nbgrad.core.symbolic.structure import leaves, mapped
 
 Kind = Literal["input", "captured", "result"]
 Phase = Literal["forward", "backward", "update"]

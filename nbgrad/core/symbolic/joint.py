@@ -8,8 +8,8 @@ from inspect import Parameter, signature
 from typing import Any
 
 from nbgrad.core.functional.grad import grad
+from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.ir import Listing, Value
-from nbgrad.core.symbolic.structure import leaves
 from nbgrad.core.tensor.tensor import Tensor
 
 

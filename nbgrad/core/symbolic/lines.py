@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.ir import Listing, Phase, ProgramStep, RowCall, Shown, Value
-from nbgrad.core.symbolic.structure import leaves
 from nbgrad.core.tensor.views import Path
 
 Level = Literal["ops", "torch"]

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from nbgrad.core.dispatch.table import row_of
+from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.ir import ProgramStep, Value
 from nbgrad.core.symbolic.nest.ir import BINARY, UNARY, Builder, KernelError
 from nbgrad.core.symbolic.numbers import Number
-from nbgrad.core.symbolic.structure import leaves
 
 Rule = Callable[..., Any]
 

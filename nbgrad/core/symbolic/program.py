@@ -12,6 +12,7 @@ import torch
 from nbgrad.core.backend.below_autograd import below_autograd
 from nbgrad.core.engine.node import TensorBase, raw_of
 from nbgrad.core.graph.renderer import registered_renderer
+from nbgrad.core.structure import first_places, leaves, mapped
 from nbgrad.core.symbolic.explanation import explanation
 from nbgrad.core.symbolic.fake import storage_of
 from nbgrad.core.symbolic.ir import Listing, Value
@@ -25,7 +26,6 @@ from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.reached import leave_reached, switch_requiring
 from nbgrad.core.symbolic.replay import Run, replay
 from nbgrad.core.symbolic.source import Source
-from nbgrad.core.symbolic.structure import first_places, leaves, mapped
 from nbgrad.core.symbolic.tracing import gradient, spec_of, traced
 from nbgrad.core.symbolic.turns import running, tracing
 from nbgrad.core.tensor.tensor import Tensor

@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 from nbgrad.core.graph.rerun import Rerun, RerunError, RerunOutcome
+from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.program import Program, trace
-from nbgrad.core.symbolic.structure import leaves
 from nbgrad.core.tensor.tensor import Tensor
 
 

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.expressions import Expressions, NoText, plain
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value
 from nbgrad.core.symbolic.lines import Level, ProgramLine, handed, lines_of
 from nbgrad.core.symbolic.naming import Names
-from nbgrad.core.symbolic.structure import leaves
 
 _SMALL = 4
 """Constants of at most this many elements are written into the source."""

@@ -16,12 +16,12 @@ from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, TensorBase, raw_
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import current, outwards
+from nbgrad.core.structure import leaves, mapped
 from nbgrad.core.symbolic.around import Around
 from nbgrad.core.symbolic.errors import ColdOptimizer, TraceError, error_at
 from nbgrad.core.symbolic.fake import NEEDS_NUMBERS, FakeMemory, Fakes, is_fake, storage_of
 from nbgrad.core.symbolic.ir import Event, Phase, ProgramStep, RowCall, Value, name_of
 from nbgrad.core.symbolic.numbers import Number
-from nbgrad.core.symbolic.structure import leaves, mapped
 
 _READS_NUMBERS = {
     **dict.fromkeys(("item", "__bool__", "__int__", "__float__", "__index__", "__complex__", "is_nonzero"), "a number"),

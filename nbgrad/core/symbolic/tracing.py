@@ -16,13 +16,13 @@ from nbgrad.core.engine.state import Switch, current, restoring
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.ops import zeros_like
+from nbgrad.core.structure import leaves, mapped
 from nbgrad.core.symbolic.errors import TraceError
 from nbgrad.core.symbolic.fake import is_fake
 from nbgrad.core.symbolic.ir import Listing, Value
 from nbgrad.core.symbolic.naming import name_values
 from nbgrad.core.symbolic.process_settings import arithmetic
 from nbgrad.core.symbolic.source import one_line
-from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.symbolic.surroundings import Surroundings
 from nbgrad.core.symbolic.tracer import Tracer
 from nbgrad.core.symbolic.turns import ModesAround

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from nbgrad.core.engine.node import TensorBase
+from nbgrad.core.structure import exchanged
 
 
 class Fillings:
@@ -101,26 +102,18 @@ def _kind(values: list[Any]) -> type[TensorBase]:
 
 def counterparts(value: Any) -> Any:
     """``value`` with the counterpart in the place of each ``Filled``, also in lists, tuples and dicts."""
-    if isinstance(value, Filled):
-        return value._nbgrad
-    if type(value) in (list, tuple):
-        return type(value)([counterparts(one) for one in value])
-    if type(value) is dict:
-        return {key: counterparts(one) for key, one in value.items()}
-    return value
+    return exchanged(Filled, lambda one: one._nbgrad, value)
 
 
 def entered(value: Any) -> Any:
     """``value``, in which a tensor of ours replaces each torch tensor that needs a gradient, in lists as well."""
+    return exchanged(torch.Tensor, _entered, value)
+
+
+def _entered(value: torch.Tensor) -> Any:
     if isinstance(value, Filled):
         return value._nbgrad
-    if isinstance(value, torch.Tensor):
-        return fillings.enter(value) if value.requires_grad else value
-    if type(value) in (list, tuple):
-        return type(value)([entered(one) for one in value])
-    if type(value) is dict:
-        return {key: entered(one) for key, one in value.items()}
-    return value
+    return fillings.enter(value) if value.requires_grad else value
 
 
 def entered_leaves(inputs: Any) -> Any:

@@ -8,7 +8,7 @@ import torch
 
 import nbgrad
 from nbgrad import nn
-from nbgrad.core.symbolic.structure import leaves
+from nbgrad.core.structure import leaves
 from nbgrad.symbolic import Program, trace
 
 SHAPES = ((), (1,), (6,), (5, 1), (1, 6), (5, 6))

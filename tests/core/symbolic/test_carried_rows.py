@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.errors import TraceError
 from nbgrad.core.symbolic.exports.loading import load
 from nbgrad.core.symbolic.program import trace
-from nbgrad.core.symbolic.structure import leaves
 from tests.core.symbolic.traced_rows import arguments, closeness, differentiated, spread
 
 

@@ -9,8 +9,8 @@ import torch
 import nbgrad
 from nbgrad import nn
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.structure import mapped
 from nbgrad.core.symbolic.errors import TraceError
-from nbgrad.core.symbolic.structure import mapped
 from nbgrad.core.tensor.tensor import Tensor
 from tests.core.symbolic.test_traced_rows import compare
 from tests.core.symbolic.traced_rows import ORDERS, arguments, differentiated, spread

@@ -15,9 +15,9 @@ import torch
 
 import nbgrad
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.errors import TraceError
 from nbgrad.core.symbolic.program import Program, trace
-from nbgrad.core.symbolic.structure import leaves
 from tests.core.symbolic.networks import LOSSES, STEPS, Case, mlp, sgd
 from tests.core.symbolic.traced_rows import arguments, closeness, differentiated, spread
 

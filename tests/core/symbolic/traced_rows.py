@@ -9,10 +9,10 @@ import torch
 import nbgrad
 from nbgrad.core.dispatch.samples import Sample
 from nbgrad.core.dispatch.table import Op
+from nbgrad.core.structure import leaves, mapped
 from nbgrad.core.symbolic.errors import TraceError
 from nbgrad.core.symbolic.ir import Listing
 from nbgrad.core.symbolic.program import Program, trace
-from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.tensor.tensor import Tensor
 from tests.core.rows import describe, samples
 

@@ -16,9 +16,9 @@ from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from nbgrad.core.engine.node import TensorBase, raw_of
+from nbgrad.core.structure import leaves, mapped
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
-from nbgrad.core.symbolic.structure import leaves, mapped
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import torch
 from torch import fx
 
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.structure import mapped
 from nbgrad.core.symbolic.exports.functions import path_of
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.source import one_line
-from nbgrad.core.symbolic.structure import mapped
 
 _OPERATORS: dict[str, Any] = {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
 

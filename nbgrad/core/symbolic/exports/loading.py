@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.structure import leaves, mapped
 from nbgrad.core.symbolic.exports.expressions import SETTING, read_number
 from nbgrad.core.symbolic.exports.functions import function_at
 from nbgrad.core.symbolic.exports.saving import DEPTH, KEY, VERSION, depth
@@ -27,7 +28,6 @@ from nbgrad.core.symbolic.ir import ProgramStep, RowCall, Shown, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.places import SavedPlace
 from nbgrad.core.symbolic.program import Program
-from nbgrad.core.symbolic.structure import leaves, mapped
 from nbgrad.core.tensor.tensor import Tensor
 
 _NAME = re.compile(r"[\w<>.\- ]{1,200}")

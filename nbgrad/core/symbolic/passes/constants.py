@@ -6,12 +6,12 @@ from typing import Any
 import torch
 
 from nbgrad.core.backend.below_autograd import unrecorded
+from nbgrad.core.structure import leaves, mapped
 from nbgrad.core.symbolic.ir import ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import form_of
 from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, Replacement, note, storages
-from nbgrad.core.symbolic.structure import leaves, mapped
 
 LARGEST = 1 << 16
 """The bytes of the largest constant that is kept."""

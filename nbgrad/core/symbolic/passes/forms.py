@@ -7,10 +7,10 @@ import torch
 
 from nbgrad.core.dispatch.table import OPS, Op, row_of
 from nbgrad.core.engine.traits import traits_of
+from nbgrad.core.structure import leaves, mapped
 from nbgrad.core.symbolic.ir import ProgramStep, Value
 from nbgrad.core.symbolic.nest.ir import COMPARISONS
 from nbgrad.core.symbolic.numbers import Number
-from nbgrad.core.symbolic.structure import leaves, mapped
 
 ROUNDED = frozenset(
     (

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import ELEMENTWISE, Form, is_elementwise, is_pointwise
 from nbgrad.core.symbolic.passes.rewrite import L, Memory, Note, Passed, note, storages
-from nbgrad.core.symbolic.structure import leaves
 
 WORTH = 2.0
 """The copies that the pass removes must have this many times the bytes of those that it adds at the ends of a chain."""

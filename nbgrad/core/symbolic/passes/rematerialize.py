@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Generic
 
+from nbgrad.core.structure import mapped
 from nbgrad.core.symbolic.ir import ProgramStep, Value
 from nbgrad.core.symbolic.passes.editor import Editor
 from nbgrad.core.symbolic.passes.forms import is_quick
 from nbgrad.core.symbolic.passes.functional import undo_in_place, work_in_place
 from nbgrad.core.symbolic.passes.peak import Life, lives, profile
 from nbgrad.core.symbolic.passes.rewrite import L, Passed, Replacement, note, storages
-from nbgrad.core.symbolic.structure import mapped
 
 LONGEST = 8
 """How many steps may be run again for one value."""

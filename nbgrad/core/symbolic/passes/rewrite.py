@@ -6,9 +6,9 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
-from nbgrad.core.symbolic.structure import leaves
 
 L = TypeVar("L", bound=Listing)
 
