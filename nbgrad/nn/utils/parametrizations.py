@@ -3,13 +3,15 @@
 from typing import Any
 
 import torch
+from torch.nn.utils import parametrizations
 
-from nbgrad import linalg
-from nbgrad.core.ops import cat, dot, matrix_exp, mv, normalize, tril
+from nbgrad.core.ops import dot, mv, normalize
 from nbgrad.core.ops.linalg.weight_norm import norm_except_dim, weight_norm as renewed
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.utils.parametrize import register_parametrization
+
+_torchs: Any = parametrizations  # the types of its arguments are those of torch's tensors
 
 
 def _weight(module: Module, name: str) -> Any:
@@ -153,7 +155,8 @@ def spectral_norm(
 class _Orthogonal(Module):
     """Makes any matrix orthogonal, by the exponential or Cayley map of a skew-symmetric matrix, or by reflections.
 
-    Columns are orthonormal in a tall matrix, rows in a wide one. ``base`` is multiplied with it from the left.
+    Columns are orthonormal in a tall matrix, rows in a wide one. ``base`` is multiplied with it from the left. The
+    arithmetic is that of torch's class.
     """
 
     base: Tensor
@@ -161,81 +164,14 @@ class _Orthogonal(Module):
     def __init__(self, weight: Any, orthogonal_map: str, use_trivialization: bool = True) -> None:
         super().__init__()
         self.shape = weight.shape
-        self.orthogonal_map: Any = orthogonal_map
+        self.orthogonal_map = _torchs._OrthMaps[orthogonal_map]
         if use_trivialization:
             self.register_buffer("base", None)
 
-    @property
-    def _map(self) -> str:
-        """The name of the map. A module converted from torch has a member of torch's enum there."""
-        return str(getattr(self.orthogonal_map, "name", self.orthogonal_map))
-
-    def forward(self, weight: Any) -> Any:
-        wide = weight.shape[-2] < weight.shape[-1]
-        x = weight.transpose(-2, -1) if wide else weight
-        q = _reflected(x) if self._map == "householder" else _rotated(x, self._map)
-        if hasattr(self, "base"):
-            q = self.base @ q
-        return q.transpose(-2, -1) if wide else q
+    forward = _torchs._Orthogonal.forward
 
     def right_inverse(self, value: Any) -> Any:
-        if value.shape != self.shape:
-            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}, got {value.shape}")
-        given = value.data
-        wide = given.shape[-2] < given.shape[-1]
-        q = given.mT if wide else given
-        rows, columns = q.shape[-2:]
-        if not hasattr(self, "base"):
-            if self._map != "householder":
-                raise NotImplementedError(
-                    f"It is not possible to assign to the {self._map} parametrization when use_trivialization=False."
-                )
-            a, tau = torch.geqrf(q)
-            diagonal = a.diagonal(dim1=-2, dim2=-1)
-            diagonal.sign_()
-            diagonal[tau == 0] *= -1
-            return Tensor(a.mT if wide else a)
-        if rows != columns:
-            q = torch.cat([q, torch.randn(*q.shape[:-1], rows - columns, dtype=q.dtype, device=q.device)], dim=-1)
-        self.base = Tensor(q.clone() if rows == columns and _is_orthogonal(q) else _made_orthogonal(q))
-        start = torch.zeros_like(given)
-        start.diagonal(dim1=-2, dim2=-1).fill_(-1)
-        return Tensor(start)
-
-
-def _rotated(x: Any, kind: str) -> Any:
-    """The first columns of the rotation that the lower triangle of a tall matrix stands for."""
-    rows, columns = x.shape[-2:]
-    lower = tril(x)
-    if rows != columns:
-        rest = torch.zeros(*x.shape[:-1], rows - columns, dtype=x.dtype, device=x.device)
-        lower = cat([lower, rest], dim=-1)
-    skew = lower - lower.transpose(-2, -1)
-    if kind == "matrix_exp":
-        q = matrix_exp(skew)
-    else:
-        one = torch.eye(rows, dtype=x.dtype, device=x.device)
-        q = linalg.solve(one - skew / 2, one + skew / 2)
-    return q[..., :columns] if rows != columns else q
-
-
-def _reflected(x: Any) -> Any:
-    """The product of the reflections whose normals stand below the diagonal of a tall matrix."""
-    normals = tril(x, -1)
-    q = linalg.householder_product(normals, 2 / (1 + (normals * normals).sum(dim=-2)))
-    return q * x.data.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
-
-
-def _is_orthogonal(q: torch.Tensor) -> bool:
-    one = torch.eye(q.shape[-1], dtype=q.dtype, device=q.device)
-    return torch.allclose(q.mT @ q, one, atol=10 * q.shape[-2] * torch.finfo(q.dtype).eps)
-
-
-def _made_orthogonal(a: torch.Tensor) -> torch.Tensor:
-    """The Q of the QR decomposition whose R has a positive diagonal."""
-    x, tau = torch.geqrf(a)
-    q: torch.Tensor = torch.linalg.householder_product(x, tau)
-    return q * x.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+        return Tensor(_torchs._Orthogonal.right_inverse(self, value.data))
 
 
 def orthogonal(
