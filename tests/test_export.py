@@ -149,7 +149,7 @@ def test_another_kind_of_file_is_refused_with_those_there_are(
         ("pdf", "typst", 'pip install "nbgrad[pdf]"'),
         ("png", "resvg_py", "resvg-py"),
         ("gif", "resvg_py", "resvg-py"),
-        ("gif", "PIL", 'pip install "nbgrad[film]"'),
+        ("gif", "PIL", "pip install pillow"),
     ],
 )
 def test_what_is_missing_is_named_with_the_command_that_installs_it(

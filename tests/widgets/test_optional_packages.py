@@ -19,7 +19,6 @@ from nbgrad.options import SUFFIXES
 from nbgrad.run.command import main
 from nbgrad.widgets import describe, notebook_output
 from nbgrad.widgets.layout import graphviz_wasm
-from nbgrad.widgets.render import png
 
 SVG, PNG, VIEW = "image/svg+xml", "image/png", "application/vnd.jupyter.widget-view+json"
 PRODUCT = "import nbgrad\na = nbgrad.tensor([1.0, 2.0], requires_grad=True)\nloss = (a * a).sum()\nloss.backward()"
@@ -96,7 +95,7 @@ def harmed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
         ours = ("nbgrad.widgets.view", "nbgrad.widgets.cell_outputs", "nbgrad.watching")
         return [name for name in sys.modules if name in ours or name.partition(".")[0] in COSTS]
 
-    caches = [describe.typeset, describe.op_text, graphviz_wasm._host, png._compiled, notebook_output._tell_once]
+    caches = [describe.typeset, describe.op_text, graphviz_wasm._host, notebook_output._tell_once]
 
     def harm(package: str, how: str) -> None:
         monkeypatch.setattr(shutil, "which", lambda name: None)  # no dot program helps out

@@ -29,7 +29,7 @@ def film(picture: Picture) -> bytes:
         ModuleNotFoundError, PartError: ``resvg_py``, which renders its images, or Pillow, which writes them, is missing
             or fails.
     """
-    install, instead = '"nbgrad[film]"', "save it as .html, which plays the steps"
+    install, instead = "pillow", "save it as .html, which plays the steps"
     with needs("pillow", "a film of a graph", install, instead, imported="PIL"), loading:
         from PIL import Image
     images, milliseconds = [], []
