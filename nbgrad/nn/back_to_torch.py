@@ -13,6 +13,7 @@ import torch
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.closures import ClosureCopy
 from nbgrad.nn.module.module import Module
+from nbgrad.nn.module.state_dict import remembered
 from nbgrad.nn.parameter import Parameter
 from nbgrad.nn.utils.rnn import PackedSequence
 
@@ -229,18 +230,15 @@ class ModelState:
     def __init__(self, root: Module) -> None:
         small = sum(one._data.nbytes for one in root.parameters()) <= SMALL
         modules = list(root.modules())
-        self._attributes = [(one, dict(vars(one)), dict(one._roles)) for one in modules]
+        self._attributes = [remembered(one) for one in modules]
         self._containers = _containers([vars(one) for one in modules])
         tensors = [*root.buffers(), *(root.parameters() if small else ())]
         self._values = [(one._data, one._data.detach().clone()) for one in tensors]
 
     def put_back(self) -> None:
         """Give the model back what it held."""
-        for module, attributes, roles in self._attributes:
-            vars(module).clear()
-            vars(module).update(attributes)
-            module._roles.clear()
-            module._roles.update(roles)
+        for put_back in self._attributes:
+            put_back()
         for value, content in self._containers:
             value.clear()
             value.extend(content) if isinstance(value, list) else value.update(content)

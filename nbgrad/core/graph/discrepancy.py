@@ -366,10 +366,7 @@ class DiscrepancySearch:
                 yield self._tensor(*edge, left), ("tensor", *edge)
             return
         one, other = self.left.records[left], self.right.records[right]
-        parts = (
-            tuple([self.left.records[at] for at in mine[0]]),
-            tuple([self.right.records[at] for at in theirs[0]]),
-        )
+        parts = self._parts(mine[0], theirs[0])
         if wrong is None:
             made = Discrepancy("op", one, other, {}, self.value(left, right), parts=parts)
             yield made, ("op", left, right)
@@ -383,6 +380,10 @@ class DiscrepancySearch:
             }
             made = Discrepancy("op", one, other, named, self.value(left, right), note="it takes another tensor")
             yield made, ("op", left, right)
+
+    def _parts(self, left: list[int], right: list[int]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
+        """The records at these places of both sides."""
+        return tuple([self.left.records[at] for at in left]), tuple([self.right.records[at] for at in right])
 
     def _between(self, side: Side, known: list[int], starts: list[int], own: bool) -> tuple[list[int], list[int]]:
         """The ops without counterparts behind the last matched results, and these results."""
@@ -524,10 +525,7 @@ class DiscrepancySearch:
         edges = {(at, self.found.of_left[at]) for at in mine[1]} | {(self.found.of_right[at], at) for at in theirs[1]}
         if edges and all(self._arrives(*edge) and self.agree(*edge) for edge in edges):
             last = max(edges)
-            parts = (
-                tuple([self.left.records[at] for at in mine[0]]),
-                tuple([self.right.records[at] for at in theirs[0]]),
-            )
+            parts = self._parts(mine[0], theirs[0])
             name = self.left.records[left].full_name or self.left.records[left].run
             yield Discrepancy("op", self.left.records[last[0]], self.right.records[last[1]], {}, apart, name, parts)
 

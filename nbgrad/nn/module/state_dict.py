@@ -110,7 +110,7 @@ class Load:
         self._waits = all(module._loads_plainly() for module in _each(self.root))
         if not self._waits:
             for module in _each(self.root):
-                self._before += [_remembered(module), *[_held(value) for _, value in module._own(*_ROLES)]]
+                self._before += [remembered(module), *[_held(value) for _, value in module._own(*_ROLES)]]
         waiting: list[tuple[SavedModule, dict[str, Any] | None, str]] = [(self.root, given, "")]
         while waiting:
             module, values, prefix = waiting.pop()
@@ -249,7 +249,7 @@ def _each(root: SavedModule) -> list[SavedModule]:
     return list(found)
 
 
-def _remembered(module: SavedModule) -> Callable[[], None]:
+def remembered(module: SavedModule) -> Callable[[], None]:
     """A function that gives ``module`` back the attributes that it has now."""
     attributes, roles = dict(vars(module)), dict(module._roles)
 

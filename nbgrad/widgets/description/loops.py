@@ -15,6 +15,7 @@ from typing import NamedTuple
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.graph.record import Record
+from nbgrad.widgets.description.repeats import same_ahead
 from nbgrad.widgets.description.text_metrics import clip
 
 LEAST = 3
@@ -216,7 +217,7 @@ def _joined(steps: list[_Step], tokens: list[int], length: int) -> list[_Step]:
     """The steps, where each loop with iterations of ``length`` steps is one step; empty if there is no such loop."""
     joined: list[_Step] = []
     done = at = 0
-    ahead = _same(tokens, length)
+    ahead = same_ahead(tokens, length)
     while at < len(tokens):
         if ahead[at] < length * (LEAST - 1):
             at += 1
@@ -230,14 +231,6 @@ def _joined(steps: list[_Step], tokens: list[int], length: int) -> list[_Step]:
             done = begin + times * length
         at = end
     return [*joined, *steps[done:]] if joined else []
-
-
-def _same(tokens: list[int], period: int) -> list[int]:
-    """For each place: how many tokens, from there on, equal the token one period later."""
-    many = [0] * len(tokens)
-    for at in range(len(tokens) - period - 1, -1, -1):
-        many[at] = many[at + 1] + 1 if tokens[at] == tokens[at + period] else 0
-    return many
 
 
 def _worth(loop: list[list[_Step]]) -> bool:

@@ -121,7 +121,7 @@ def _repeated(numbers: list[int], kinds: list[RepeatedCall]) -> Iterator[tuple[i
     Linear(8, 8), ReLU, Linear(8, 8), ReLU the cycle is Linear, ReLU and not ReLU, Linear.
     """
     periods = [period for period in range(1, min(LONGEST, len(numbers) // 2) + 1) if _comes_twice(numbers, period)]
-    same = {period: _same(numbers, period) for period in periods}
+    same = {period: same_ahead(numbers, period) for period in periods}
     begun = {period: _begun(kinds, period) for period in periods}
     at = 0 if periods else len(numbers)
     while at < len(numbers):
@@ -141,7 +141,7 @@ def _comes_twice(items: list[int], period: int) -> bool:
     return b"\1" * period in bytes(map(eq, items, items[period:]))
 
 
-def _same(items: list[int], period: int) -> list[int]:
+def same_ahead(items: list[int], period: int) -> list[int]:
     """For each place: how many items, from there on, equal the item one period later."""
     many = [0] * len(items)
     for at in range(len(items) - period - 1, -1, -1):

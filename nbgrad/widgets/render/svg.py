@@ -354,15 +354,8 @@ def _graph(picture: Picture, moment: Moment | None = None) -> Iterator[str]:
         yield from _node(node, layout, description["colour"], marks)
     for edge in description["edges"]:
         if edge["reduction"] is not None and edge["source"] not in hidden:
-            box = layout["marks"][edge["id"]]
-            yield f"<g>{_title(edge_title(edge))}{_rect(box, box['height'] / 2, 'mark')}"
-            yield _text(
-                mark_text(edge, layout["forms"].get(edge["id"], "card")),
-                (_middle(box), box["y"] + 12.5),
-                MARK_SIZE,
-                "ink",
-                anchor="middle",
-            )
+            yield f"<g>{_title(edge_title(edge))}"
+            yield from _mark(edge, layout)
             yield "</g>"
     for jump in layout["jumps"]:
         yield f"<g>{_jump(jump)}</g>"
@@ -424,15 +417,15 @@ def _graph_then(picture: Picture, moment: Moment) -> Iterator[str]:
         yield "</g>"
     for edge in description["edges"]:
         if edge["reduction"] is not None and edge["id"] in moment.back and edge["source"] not in hidden:
-            box = layout["marks"][edge["id"]]
-            yield _rect(box, box["height"] / 2, "mark")
-            yield _text(
-                mark_text(edge, layout["forms"].get(edge["id"], "card")),
-                (_middle(box), box["y"] + 12.5),
-                MARK_SIZE,
-                "ink",
-                anchor="middle",
-            )
+            yield from _mark(edge, layout)
+
+
+def _mark(edge: Edge, layout: Layout) -> Iterator[str]:
+    """The sum with which the engine undid a broadcast."""
+    box = layout["marks"][edge["id"]]
+    yield _rect(box, box["height"] / 2, "mark")
+    text = mark_text(edge, layout["forms"].get(edge["id"], "card"))
+    yield _text(text, (_middle(box), box["y"] + 12.5), MARK_SIZE, "ink", anchor="middle")
 
 
 def edge_title(edge: Edge) -> str:
