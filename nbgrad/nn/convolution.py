@@ -17,6 +17,8 @@ from nbgrad.nn.parameter import Device, DType, Parameter, uninitialized
 
 _MODES = ("zeros", "reflect", "replicate", "circular")
 
+_output_padding: Any = torch.nn.modules.conv._ConvTransposeNd._output_padding
+
 
 class _ConvNd(Module):
     """The shared parts of all convolutions: the weights, their initial values, and their ``repr``."""
@@ -199,7 +201,9 @@ class _ConvTranspose(_ConvNd):
         super()._set(**given)
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Any:
-        extra = self.output_padding if output_size is None else self._missing(input, list(output_size))
+        # An input of one size may give outputs of several sizes: torch's method reads sizes and settings alone.
+        sizes = (self.stride, self.padding, self.kernel_size, self._spatial, self.dilation)
+        extra = _output_padding(self, input, output_size and list(output_size), *sizes)
         return self._function(
             input,
             self.weight,
@@ -210,30 +214,6 @@ class _ConvTranspose(_ConvNd):
             groups=self.groups,
             dilation=self.dilation,
         )
-
-    def _missing(self, input: Tensor, size: list[int]) -> tuple[int, ...]:
-        """The padding at the end for an output of ``size``: an input of one size may give outputs of several sizes."""
-        rank = self._spatial
-        others = input.ndim - rank
-        wanted = size[others:] if len(size) == others + rank else size
-        if len(wanted) != rank:
-            raise ValueError(
-                f"ConvTranspose{rank}D: for {input.ndim}D input, output_size must have {rank} or {others + rank} "
-                f"elements (got {len(size)})"
-            )
-        lowest = [
-            (length - 1) * step - 2 * pad + gap * (kernel - 1) + 1
-            for length, step, pad, gap, kernel in zip(
-                input.shape[others:], self.stride, self.padding, self.dilation, self.kernel_size, strict=True
-            )
-        ]
-        highest = [low + step - 1 for low, step in zip(lowest, self.stride, strict=True)]
-        if any(not low <= one <= high for low, one, high in zip(lowest, wanted, highest, strict=True)):
-            raise ValueError(
-                f"requested an output size of {wanted}, but valid sizes range from {lowest} to {highest} "
-                f"(for an input of {tuple(input.shape[others:])})"
-            )
-        return tuple(one - low for one, low in zip(wanted, lowest, strict=True))
 
 
 class ConvTranspose1d(_ConvTranspose, function=ops.conv_transpose1d, spatial=1):
