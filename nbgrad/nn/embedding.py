@@ -1,6 +1,6 @@
 """Embeddings: a learned vector for each word, symbol or category."""
 
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -11,6 +11,11 @@ from nbgrad.nn import init
 from nbgrad.nn.adopted import adopting, showing
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Device, DType, Parameter, uninitialized
+
+
+def _pretrained(torchs: Any) -> Any:
+    """The ``from_pretrained`` of torch's class. It calls the constructor, whose arguments have the same names here."""
+    return classmethod(torchs.from_pretrained.__func__)
 
 
 class _EmbeddingTable(Module):
@@ -49,7 +54,7 @@ class _EmbeddingTable(Module):
         elif tuple(_weight.shape) != (num_embeddings, embedding_dim):
             raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
         else:
-            self.weight = Parameter(_weight)
+            self.weight = Parameter(raw_of(_weight))
 
     def reset_parameters(self) -> None:
         """Draw new vectors, normal with variance 1; that of the padding is 0."""
@@ -101,41 +106,7 @@ class Embedding(_EmbeddingTable):
 
     extra_repr = showing(torch.nn.Embedding)
 
-    @classmethod
-    def from_pretrained(
-        cls,
-        embeddings: Tensor | torch.Tensor,
-        freeze: bool = True,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        sparse: bool = False,
-    ) -> Self:
-        """An embedding made of given vectors, such as learned ones. It shares their memory.
-
-        Args:
-            embeddings: the vectors, of shape (num_embeddings, embedding_dim).
-            freeze: do not learn them further.
-            padding_idx: as for the constructor.
-            max_norm: as for the constructor.
-            norm_type: as for the constructor.
-            scale_grad_by_freq: as for the constructor.
-            sparse: as for the constructor.
-
-        Raises:
-            AssertionError: ``embeddings`` does not have two dimensions.
-        """
-        return cls(
-            *_sizes(embeddings),
-            padding_idx=padding_idx,
-            max_norm=max_norm,
-            norm_type=norm_type,
-            scale_grad_by_freq=scale_grad_by_freq,
-            sparse=sparse,
-            _weight=raw_of(embeddings),
-            _freeze=freeze,
-        )
+    from_pretrained = _pretrained(torch.nn.Embedding)
 
 
 class EmbeddingBag(_EmbeddingTable):
@@ -191,64 +162,6 @@ class EmbeddingBag(_EmbeddingTable):
             self.padding_idx,
         )
 
-    def extra_repr(self) -> str:
-        shown = [str(self.num_embeddings), str(self.embedding_dim)]
-        if self.max_norm is not None:
-            shown.append(f"max_norm={self.max_norm}")
-        if self.norm_type != 2:
-            shown.append(f"norm_type={self.norm_type}")
-        if self.scale_grad_by_freq is not False:
-            shown.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
-        shown.append(f"mode={self.mode!r}")
-        if self.padding_idx is not None:
-            shown.append(f"padding_idx={self.padding_idx}")
-        return ", ".join(shown)
+    extra_repr = showing(torch.nn.EmbeddingBag)
 
-    @classmethod
-    def from_pretrained(
-        cls,
-        embeddings: Tensor | torch.Tensor,
-        freeze: bool = True,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        mode: str = "mean",
-        sparse: bool = False,
-        include_last_offset: bool = False,
-        padding_idx: int | None = None,
-    ) -> Self:
-        """An ``EmbeddingBag`` made of given vectors, such as learned ones. It shares their memory.
-
-        Args:
-            embeddings: the vectors, of shape (num_embeddings, embedding_dim).
-            freeze: do not learn them further.
-            max_norm: as for the constructor.
-            norm_type: as for the constructor.
-            scale_grad_by_freq: as for the constructor.
-            mode: as for the constructor.
-            sparse: as for the constructor.
-            include_last_offset: as for the constructor.
-            padding_idx: as for the constructor.
-
-        Raises:
-            AssertionError: ``embeddings`` does not have two dimensions.
-        """
-        made = cls(
-            *_sizes(embeddings),
-            max_norm=max_norm,
-            norm_type=norm_type,
-            scale_grad_by_freq=scale_grad_by_freq,
-            mode=mode,
-            sparse=sparse,
-            _weight=raw_of(embeddings),
-            include_last_offset=include_last_offset,
-            padding_idx=padding_idx,
-        )
-        made.weight.requires_grad_(not freeze)
-        return made
-
-
-def _sizes(embeddings: Tensor | torch.Tensor) -> tuple[int, int]:
-    if embeddings.ndim != 2:
-        raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-    return embeddings.shape[0], embeddings.shape[1]
+    from_pretrained = _pretrained(torch.nn.EmbeddingBag)
