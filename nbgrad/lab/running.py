@@ -77,7 +77,7 @@ RAISED = (Exception, SystemExit, GeneratorExit, Endless)
 
 @contextmanager
 def answering(said: str) -> Iterator[None]:
-    """What the block raises is the fault of the answer, whose code it runs.
+    """A context in which every error is the fault of the answer, whose code runs there.
 
     Args:
         said: how a message names what runs.
