@@ -22,6 +22,7 @@ _SUMMARY = re.compile(r"(?P<lead><details><summary>)(?P<message>.+)(?P<rest></su
 _DRAWING = "~~~"
 """A line that begins or ends a drawing made of letters, whose lines stay as long as they are."""
 _APART = re.compile(r"\{exercise [\d.]+\}|\+\+\+|</?\w+>")
+_COMMENT = re.compile(r"# (?!fmt:|noqa|type:).*[^\W\d_]{2}")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
@@ -93,7 +94,7 @@ def _of_code(code: str, said: Said) -> str:
     except (tokenize.TokenError, IndentationError) as error:
         raise ValueError(f"a block of code cannot be read, so its comments are not found ({error}):\n{code}") from error
     for token in tokens:
-        if token.type == tokenize.COMMENT and token.string.startswith("# ") and _LETTERS.search(token.string):
+        if token.type == tokenize.COMMENT and _COMMENT.match(token.string):
             row, column = token.start
             lines[row - 1] = f"{lines[row - 1][:column]}# {said(token.string[2:].rstrip())}"
     return "\n".join(lines)
