@@ -21,7 +21,7 @@ WORDS = ("column", "first", "gradient", "gradients", "large", "last", "mean", "m
 """Single words of these modules that become a part of a text."""
 
 _NOT_SHOWN = ("course.py", "planted.py", "processes.py")
-_SENTENCE = re.compile(r"[a-z]{2,}[,;:]? [a-z]{2,}")
+_SENTENCE = re.compile(r"[^\n]*[a-z]{2,}[,;:]? [a-z]{2,}[^\n]*")
 _WORD = re.compile(r"[a-z]{2,}", re.IGNORECASE)
 _HOLE = re.compile(r"\{[^{}]*\}")
 _SHOWN_ERRORS = ("Refused", "NoNumbers")
@@ -48,7 +48,7 @@ def template() -> dict[str, set[str]]:
 def messages(tree: ast.AST) -> Iterator[str]:
     """The messages of a module."""
     for node in _children(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _SENTENCE.search(node.value):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _SENTENCE.fullmatch(node.value):
             yield node.value
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "translate":
             yield from _of_call(node)
