@@ -182,7 +182,7 @@ class FunctionJudge:
             if truth_of(got) is None
             else translate(" gives {bool}", bool=bool(value))
         )
-        return Deviation(found.kind, f"{case.said}{gave}: {found}")
+        return Deviation(found.kind, translate("{said}{gave}: {found}", said=case.said, gave=gave, found=found))
 
     def _only_the_shape(self, found: Deviation, got: Any, case: Case) -> bool:
         """Whether the numbers are right, and nothing but their shape is wrong: then there is no more to say of them."""

@@ -267,7 +267,7 @@ def _moments(activation: Callable[[Any], Any]) -> tuple[float, float]:
 
 
 def _gains() -> list[Case]:
-    return [Case((one,), _moments(one)[0] ** -0.5, f"gain({name})") for name, one in _ACTIVATIONS]
+    return [Case((one,), _moments(one)[0] ** -0.5, f"gain({translate(name)})") for name, one in _ACTIVATIONS]
 
 
 def _about_gain(got: Any, case: Case) -> Deviation | None:

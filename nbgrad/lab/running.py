@@ -96,7 +96,7 @@ def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
         found = raised(said, error)
         itself = isinstance(error, TypeError) and error.__traceback__ is not None and not error.__traceback__.tb_next
         more = ". Which parameters does the task name, and in which order?" if itself else ""
-        raise Refused(Deviation(found.kind, f"{found}{more}")) from None
+        raise Refused(Deviation(found.kind, f"{found}{translate(more)}")) from None
 
 
 def raised(said: str, error: BaseException) -> Deviation:
