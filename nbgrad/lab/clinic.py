@@ -62,11 +62,11 @@ class Patient:
         shown = " ".join(f"{self.losses[at]:.3g}" for at in range(0, len(self.losses), max(1, len(self.losses) // 5)))
         lines = [
             translate(
-                "patient {name}: {count} steps, loss {shown} ... {losses:.3g}",
+                "patient {name}: {count} steps, loss {shown} ... {last:.3g}",
                 name=self.name,
                 count=len(self.losses),
                 shown=shown,
-                losses=self.losses[-1],
+                last=self.losses[-1],
             )
         ]
         frames = list(self.graph.history)
@@ -77,7 +77,7 @@ class Patient:
             # The history has the updates of only some steps. The last of these is shown.
             updates = [one.parameters[at].update for one in frames if len(one.parameters) > at]
             known = [update for update in updates if update is not None]
-            update = translate("update {known:.1e} of its size", known=known[-1]) if known else "no update"
+            update = translate("update {update:.1e} of its size", update=known[-1]) if known else "no update"
             lines.append(f"  {row.name} {tuple(row.shape)}: {gradient}, {update}")
         return "\n".join(lines)
 

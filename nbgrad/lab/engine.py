@@ -76,7 +76,7 @@ class CaughtUp:
                 lesson=self.lesson,
             )
         else:
-            yield "ready"
+            yield translate("ready")
 
 
 def _files(parts: tuple[str, ...]) -> str:

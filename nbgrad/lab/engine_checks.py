@@ -99,16 +99,16 @@ def _compared(given: Any, right: Any, whose: str = "torch's") -> Deviation | Non
         return Deviation(
             found.kind,
             translate(
-                "{reason} (yours has shape {shape}, {whose} {shape2})",
+                "{reason} (yours has shape {shape}, {whose} {wanted})",
                 reason=found.text,
                 shape=tuple(yours.shape),
                 whose=whose,
-                shape2=tuple(wanted.shape),
+                wanted=tuple(wanted.shape),
             ),
         )
     wrong = ~torch.isclose(yours.to(torch.float64), wanted.to(torch.float64), rtol=RTOL, atol=ATOL)
     place = tuple(int(one) for one in wrong.nonzero()[0])
-    where = translate("at {list} ", list=list(place)) if place else ""
+    where = translate("at {place} ", place=list(place)) if place else ""
     return Deviation(
         found.kind,
         translate(
@@ -172,8 +172,8 @@ class PartJudge:
             return Deviation(
                 "type",
                 translate(
-                    'there is no file "{shorten}": write the cell into "{path}", and run it',
-                    shorten=shorten(str(answer), 80),
+                    'there is no file "{given}": write the cell into "{path}", and run it',
+                    given=shorten(str(answer), 80),
                     path=path,
                 ),
             )
@@ -348,10 +348,10 @@ def _parameters(module: ModuleType) -> Deviation | None:
             return Deviation(
                 "shape",
                 translate(
-                    "parameters() of {said} gives {count} tensors, and {count2} are in it",
+                    "parameters() of {said} gives {count} tensors, and {total} are in it",
                     said=said,
                     count=len(given),
-                    count2=len(wanted),
+                    total=len(wanted),
                 ),
             )
         if any(all(one is not other for other in given) for one in wanted):
@@ -529,7 +529,7 @@ JUDGES = {part: PartJudge(part, trials) for part, trials in _TRIALS.items()}
 
 def _exercise(number: str, part: str, title: str, task: str, hints: tuple[str, ...]) -> Exercise:
     ending = translate(
-        'The rest of the file is there. Give the path of the file: "{PACKAGE}/{part}.py".', PACKAGE=PACKAGE, part=part
+        'The rest of the file is there. Give the path of the file: "{package}/{part}.py".', package=PACKAGE, part=part
     )
     return Exercise(number, title, f"{task} {ending}", JUDGES[part], hints)
 

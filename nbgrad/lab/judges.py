@@ -60,9 +60,7 @@ class ValuesJudge:
             return whole
         name, found = next(iter(wrong.items()))
         more = (
-            ""
-            if len(wrong) == 1
-            else translate(" ({count} of {count2} are wrong)", count=len(wrong), count2=len(names))
+            "" if len(wrong) == 1 else translate(" ({count} of {total} are wrong)", count=len(wrong), total=len(names))
         )
         return Deviation(
             found.kind,
@@ -118,7 +116,9 @@ def _lacking(answer: Mapping[str, Any], names: Sequence[str]) -> Deviation | Non
     return (
         Deviation(
             "type",
-            translate("{names} is missing: the names are {names2}", names=", ".join(missing), names2=", ".join(names)),
+            translate(
+                "{missing} is missing: the names are {names}", missing=", ".join(missing), names=", ".join(names)
+            ),
         )
         if missing
         else None
@@ -180,7 +180,7 @@ class FunctionJudge:
             if value is None
             else translate(" gives {value:.4g}", value=value)
             if truth_of(got) is None
-            else translate(" gives {bool}", bool=bool(value))
+            else translate(" gives {truth}", truth=bool(value))
         )
         return Deviation(found.kind, translate("{said}{gave}: {found}", said=case.said, gave=gave, found=found))
 

@@ -140,9 +140,9 @@ def _rises(answer: Any) -> Deviation | None:
         return Deviation(
             "type",
             translate(
-                "{names} is no number: each of {names2} has to be one number",
-                names=", ".join(strange),
-                names2=", ".join(START),
+                "{strange} is no number: each of {names} has to be one number",
+                strange=", ".join(strange),
+                names=", ".join(START),
             ),
         )
     moved = [values[name] - START[name] for name in START]
@@ -157,7 +157,7 @@ def _rises(answer: Any) -> Deviation | None:
         )
     for rate, what in ((1.0, "gradients"), (None, "steps")):
         if _is_a_multiple(list(values.values()), slopes, rate):
-            return Deviation("offset", translate("these are the {what}: {ADDED}", what=what, ADDED=_ADDED[what]))
+            return Deviation("offset", translate("these are the {what}: {advice}", what=what, advice=_ADDED[what]))
     rates = [by / slope for by, slope in zip(moved, slopes, strict=True)]
     if max(rates) < 0:
         return Deviation(
@@ -182,7 +182,7 @@ def _rises(answer: Any) -> Deviation | None:
     if min(rates) > RATE * 1.001:
         return Deviation(
             "factor",
-            translate("the step is too long: a slope is right only nearby. Take a rate of {RATE} or less", RATE=RATE),
+            translate("the step is too long: a slope is right only nearby. Take a rate of {rate} or less", rate=RATE),
         )
     return (
         None

@@ -50,7 +50,7 @@ def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
     if not isinstance(parents, tuple | list):
         comma = ". A tuple of one value has a comma, (self,): without it, (self) is self" if len(inputs) == 1 else ""
         return Deviation(
-            "type", translate("its parents are {kind_of}, and no tuple{comma}", kind_of=kind_of(parents), comma=comma)
+            "type", translate("its parents are {kind}, and no tuple{comma}", kind=kind_of(parents), comma=comma)
         )
     if len(parents) != len(inputs) or any(one is not other for one, other in zip(parents, inputs, strict=True)):
         return Deviation(
@@ -144,7 +144,7 @@ def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
             if isinstance(one, str)
             else "None"
             if one is None
-            else translate("a value of type {kind_of}", kind_of=kind_of(one))
+            else translate("a value of type {kind}", kind=kind_of(one))
         )
         return Deviation(
             "type", translate("{what} is in the list: give the values themselves, root and its parents", what=what)
@@ -179,9 +179,9 @@ def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
     return Deviation(
         "order",
         translate(
-            "{wrong} comes before {wrong2}, which is its parent: add a value to the list only after all of its parents",
+            "{wrong} comes before {parent}, which is its parent: add a value to the list only after all of its parents",
             wrong=wrong[0][0],
-            wrong2=wrong[0][1],
+            parent=wrong[0][1],
         ),
     )
 
@@ -228,10 +228,10 @@ def _checker(answer: Any) -> Deviation | None:
             )
         if 0 < (many := sum(map(bool, verdicts))) < _TRIES:
             text = translate(
-                "it accepts {reason}, which is wrong, in {many} of {TRIES} calls: a wrong slope may agree at some x",
+                "it accepts {reason}, which is wrong, in {many} of {tries} calls: a wrong slope may agree at some x",
                 reason=text,
                 many=many,
-                TRIES=_TRIES,
+                tries=_TRIES,
             )
             return Deviation(
                 "element",

@@ -48,9 +48,9 @@ def _marks(answer: Any) -> Deviation | None:
         return Deviation(
             "shape",
             translate(
-                "{count} marks were given, and {count2} are expected: {names}",
+                "{count} marks were given, and {total} are expected: {names}",
                 count=len(given),
-                count2=len(names),
+                total=len(names),
                 names=", ".join(names),
             ),
         )

@@ -133,10 +133,10 @@ def _accumulates(answer: Any) -> Deviation | None:
         return Deviation(
             "shape",
             translate(
-                "the model got {max} images at once: cut {COUNT} images into {CHUNKS} chunks of {size}",
-                max=max(watched.seen),
-                COUNT=_COUNT,
-                CHUNKS=_CHUNKS,
+                "the model got {most} images at once: cut {total} images into {chunks} chunks of {size}",
+                most=max(watched.seen),
+                total=_COUNT,
+                chunks=_CHUNKS,
                 size=size,
             ),
         )
@@ -155,17 +155,17 @@ def _of_chunks(seen: list[int]) -> Deviation | None:
         return Deviation(
             "shape",
             translate(
-                "the model got {count} of the {COUNT} images: {reason}", count=sum(seen), COUNT=_COUNT, reason=text
+                "the model got {count} of the {total} images: {reason}", count=sum(seen), total=_COUNT, reason=text
             ),
         )
     if set(seen) == {_CHUNKS}:
         return Deviation(
             "shape",
             translate(
-                "the model got {count} chunks of {CHUNKS} images: chunks is the number of chunks, and not how many "
+                "the model got {count} chunks of {chunks} images: chunks is the number of chunks, and not how many "
                 "images each has",
                 count=len(seen),
-                CHUNKS=_CHUNKS,
+                chunks=_CHUNKS,
             ),
         )
     return None
@@ -187,10 +187,10 @@ def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation
         return Deviation(
             "factor",
             translate(
-                "the gradient is {CHUNKS} times too large: each chunk's loss is a mean over "
+                "the gradient is {chunks} times too large: each chunk's loss is a mean over "
                 "its own "
                 "images, and their sum is not the mean over all",
-                CHUNKS=_CHUNKS,
+                chunks=_CHUNKS,
             ),
         )
     if difference(got, mean * _COUNT) is None:
@@ -204,7 +204,7 @@ def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation
             return Deviation("factor", text)
     if difference(got, mean / _CHUNKS) is None:
         return Deviation(
-            "factor", translate("the gradient is {CHUNKS} times too small: it is divided twice", CHUNKS=_CHUNKS)
+            "factor", translate("the gradient is {chunks} times too small: it is divided twice", chunks=_CHUNKS)
         )
     found = difference(got, mean)
     return None if found is None else Deviation(found.kind, translate("the gradient: {found}", found=found))

@@ -143,7 +143,9 @@ def _stable(answer: Any) -> Deviation | None:
     names = {record.op.name for record in graph.records if record.op is not None}
     kept.clear()  # the graph lives as long as its result
     if ready := names & _READY:
-        return Deviation("element", translate("{min} does the work: write it with exp, log and sums", min=min(ready)))
+        return Deviation(
+            "element", translate("{function} does the work: write it with exp, log and sums", function=min(ready))
+        )
     return None
 
 
@@ -165,7 +167,7 @@ def _floors(answer: Any) -> Deviation | None:
     if value is None:
         return difference(answer, right)
     classes = _CLASSES()["classes"]
-    others = translate("of the second softmax: there are {value} others", value=classes - 1)
+    others = translate("of the second softmax: there are {count} others", count=classes - 1)
     for wrong, kind, text in (
         (0.0, "zero", "scores without a limit can reach this loss: here the scores are probabilities, at most 1"),
         (

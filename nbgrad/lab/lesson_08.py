@@ -103,12 +103,12 @@ def _cured(answer: Any) -> Deviation | None:
     if not isinstance(net, Module):
         return Deviation(
             "type",
-            translate("deep_cured({LAYERS}) has to give a network, a Module: is there a return?", LAYERS=_LAYERS),
+            translate("deep_cured({layers}) has to give a network, a Module: is there a return?", layers=_LAYERS),
         )
     kind = next((one.dtype for one in net.parameters()), torch.float64)
     images = tensor(x.to(kind))
     return attempt(
-        translate("the network of deep_cured({LAYERS})", LAYERS=_LAYERS), _of_network, net, images, tensor(labels)
+        translate("the network of deep_cured({layers})", layers=_LAYERS), _of_network, net, images, tensor(labels)
     )  # type: ignore[no-any-return]
 
 
@@ -156,7 +156,7 @@ def _of_network(net: Module, images: Tensor, labels: Tensor) -> Deviation | None
         return found
     if not isinstance(scores, Tensor):
         return Deviation(
-            "type", translate("the network gives {kind_of}, where a tensor is expected", kind_of=kind_of(scores))
+            "type", translate("the network gives {kind}, where a tensor is expected", kind=kind_of(scores))
         )
     if tuple(scores.shape) != (64, 10):
         return Deviation(
@@ -168,17 +168,17 @@ def _of_network(net: Module, images: Tensor, labels: Tensor) -> Deviation | None
         return Deviation(
             "shape",
             translate(
-                "it has {count} weights of shape ({WIDTH}, {WIDTH}): one in each of {LAYERS} layers is expected, so "
+                "it has {count} weights of shape ({width}, {width}): one in each of {layers} layers is expected, so "
                 "that the network is still the one to cure",
                 count=len(inner),
-                WIDTH=_WIDTH,
-                LAYERS=_LAYERS,
+                width=_WIDTH,
+                layers=_LAYERS,
             ),
         )
     if bent < _LAYERS:
         return Deviation(
             "element",
-            translate("it has {bent} ReLU: one in each of {LAYERS} layers is expected", bent=bent, LAYERS=_LAYERS),
+            translate("it has {bent} ReLU: one in each of {layers} layers is expected", bent=bent, layers=_LAYERS),
         )
     cross_entropy(scores, labels).backward()
     sizes = [0.0 if one.grad is None else float(numbers_of(one.grad).norm()) for one in inner]
@@ -186,7 +186,7 @@ def _of_network(net: Module, images: Tensor, labels: Tensor) -> Deviation | None
         return Deviation(
             "zero",
             translate(
-                "{dead} of the {LAYERS} layers get no gradient at all: they cannot learn", dead=dead, LAYERS=_LAYERS
+                "{dead} of the {layers} layers get no gradient at all: they cannot learn", dead=dead, layers=_LAYERS
             ),
         )
     others = [numbers_of(one.grad) for one in net.parameters() if one.grad is not None and one.grad.ndim == 2]
@@ -313,9 +313,9 @@ def _measured(answer: Any) -> Deviation | None:
         attempt("gain(activation)", answer, counted)
         if 0 < (many := sum(counts)) < _MANY:
             few = translate(
-                "gain is measured on {many:,} numbers, where chance moves it: {MANY:,} or more are asked for",
+                "gain is measured on {many:,} numbers, where chance moves it: {least:,} or more are asked for",
                 many=many,
-                MANY=_MANY,
+                least=_MANY,
             )
             return Deviation("numbers", few)
     return found

@@ -64,7 +64,7 @@ def _judged(answer: Any, form: str, memory: int, right: list[torch.Tensor], wron
         ):
             return Deviation(kind, text)
     found = difference(places[at], right[at])
-    text = translate("after step {value} the parameter is wrong: {found}", value=at + 1, found=found)
+    text = translate("after step {step} the parameter is wrong: {found}", step=at + 1, found=found)
     return None if found is None else Deviation(found.kind, text)
 
 
@@ -78,9 +78,9 @@ def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
             return Deviation(
                 "shape",
                 translate(
-                    "{form} has to give {value} tensors: the parameter and what is remembered",
+                    "{form} has to give {count} tensors: the parameter and what is remembered",
                     form=form,
-                    value=memory + 1,
+                    count=memory + 1,
                 ),
             )
         try:
@@ -91,8 +91,8 @@ def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
             return Deviation(
                 "shape",
                 translate(
-                    "each tensor has to keep its shape (3,), and {value} came",
-                    value=[tuple(one.shape) for one in (w, *kept)],
+                    "each tensor has to keep its shape (3,), and {shapes} came",
+                    shapes=[tuple(one.shape) for one in (w, *kept)],
                 ),
             )
         places.append(w.clone())

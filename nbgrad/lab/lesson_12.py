@@ -86,7 +86,7 @@ def _about_size(got: Any, case: Case) -> Deviation | None:
         more = "Measure more pairs, each of numbers of its own"
         return Deviation(
             "rounding",
-            translate("it is off by more than {CLOSE:.0%}: chance moves it. {more}", CLOSE=_CLOSE, more=more),
+            translate("it is off by more than {tolerance:.0%}: chance moves it. {more}", tolerance=_CLOSE, more=more),
         )
     if abs(size) < 0.3 * case.right:
         return Deviation("zero", "positive and negative scores cancel in their mean: take the mean of the squares")
@@ -234,11 +234,11 @@ def _by_heart(answer: Any) -> Deviation | None:
             "factor",
             translate(
                 "the loss fell from {before:.2f} to {after:.2f} only: this data can be learned by "
-                "heart, to less than {LEARNED:g}. Take more steps, or look whether the gradients of old "
+                "heart, to less than {limit:g}. Take more steps, or look whether the gradients of old "
                 "steps are cleared",
                 before=before,
                 after=after,
-                LEARNED=_LEARNED,
+                limit=_LEARNED,
             ),
         )
     return None

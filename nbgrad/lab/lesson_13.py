@@ -60,10 +60,10 @@ def _diagnosed(answer: Any) -> Deviation | None:
         return Deviation("numbers", "every patient got the same diagnosis: they have different faults")
     kind = "element" if len(wrong) == 1 else "numbers"
     text = translate(
-        "{count} of {count2} {word} wrong: look again at {names}",
+        "{count} of {total} {verb} wrong: look again at {names}",
         count=len(wrong),
-        count2=len(letters),
-        word="is" if len(wrong) == 1 else "are",
+        total=len(letters),
+        verb="is" if len(wrong) == 1 else "are",
         names=", ".join(wrong),
     )
     symptoms = (f"{letter}: {translate(_AGAINST[said[letter], one])}" for letter in wrong for one in has[letter]
@@ -142,7 +142,7 @@ def _silent(answer: Any) -> Deviation | None:
             why = (
                 "does the function end with return?"
                 if given is None
-                else translate("it gives {kind_of}", kind_of=kind_of(given))
+                else translate("it gives {kind}", kind=kind_of(given))
             )
             return Deviation("type", translate("a list of names is expected: {why}", why=why))
         if (found := _of_names(list(given), right, net)) is not None:
@@ -178,7 +178,7 @@ def _of_names(names: list[Any], right: list[str], net: Any) -> Deviation | None:
     missing, many = set(right) - given, given - set(right)
     counts = ((len(missing), "missing"), (len(many), "too many"))
     text = translate(", and ").join(
-        translate("{count} {word} {what}", count=count, word="is" if count == 1 else "are", what=what)
+        translate("{count} {verb} {what}", count=count, verb="is" if count == 1 else "are", what=what)
         for count, what in counts
         if count
     )
@@ -229,7 +229,7 @@ def _first(answer: Any) -> Deviation | None:
         place = None if given is None else number_of(given)
         if given is not None and (place is None or isinstance(given, str) or truth_of(given) is not None):
             return Deviation(
-                "type", translate("the number of a layer is expected, and not a {kind_of}", kind_of=kind_of(given))
+                "type", translate("the number of a layer is expected, and not a {kind}", kind=kind_of(given))
             )
         if place != right:
             return _about_place(text, place, right, len(net))

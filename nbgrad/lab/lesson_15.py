@@ -263,10 +263,10 @@ def _accumulation(answer: Any) -> Deviation | None:
         return Deviation(
             "numbers",
             translate(
-                "there were {count} backwards for {count2} parts: each part has "
+                "there were {count} backwards for {total} parts: each part has "
                 "one, so that its memory is free before the next",
                 count=len(net.backwards),
-                count2=len(parts),
+                total=len(parts),
             ),
         )
     if net.waiting > 1:

@@ -69,7 +69,8 @@ def _reads_digits(answer: Any) -> Deviation | None:
     if share >= _SHARE:
         return None
     return Deviation(
-        "numbers", translate("{value:.1f} % of the held out digits are read, and 95 % are asked for", value=share * 100)
+        "numbers",
+        translate("{percent:.1f} % of the held out digits are read, and 95 % are asked for", percent=share * 100),
     )
 
 
@@ -126,7 +127,7 @@ def _knows_the_poem(answer: Any) -> Deviation | None:
     more = ": it has learned nothing" if loss > guessing - 0.3 else ""
     return Deviation(
         "numbers",
-        translate("the loss is {loss:.2f}, and at most {LOSS} is asked for{more}", loss=loss, LOSS=_LOSS, more=more),
+        translate("the loss is {loss:.2f}, and at most {limit} is asked for{more}", loss=loss, limit=_LOSS, more=more),
     )
 
 
@@ -137,7 +138,7 @@ def _found(answer: Any) -> Deviation | None:
     if not isinstance(answer, Mapping) or set(answer) != set(range(1, COUNT + 1)):
         return Deviation(
             "type",
-            translate("a dict is expected, with the name of a function for each engine from 1 to {COUNT}", COUNT=COUNT),
+            translate("a dict is expected, with the name of a function for each engine from 1 to {total}", total=COUNT),
         )
     names = {number: str(name).strip().rpartition(".")[2].removesuffix("()") for number, name in answer.items()}
     known = {function_with_the_fault(number) for number in names}
@@ -149,22 +150,22 @@ def _found(answer: Any) -> Deviation | None:
             return Deviation(
                 "element",
                 translate(
-                    "engine {number}: the fault is not in {name!r} ({right} of {COUNT} are right)",
+                    "engine {number}: the fault is not in {name!r} ({right} of {total} are right)",
                     number=number,
                     name=name,
                     right=right,
-                    COUNT=COUNT,
+                    total=COUNT,
                 ),
             )
         return Deviation(
             "order",
             translate(
                 "engine {number}: the fault is not in {name!r}, but that of another engine is "
-                "({right} of {COUNT} are right)",
+                "({right} of {total} are right)",
                 number=number,
                 name=name,
                 right=right,
-                COUNT=COUNT,
+                total=COUNT,
             ),
         )
     return None
@@ -206,10 +207,10 @@ def _of_one(op: Callable[..., Any], formula: Callable[..., Any], numbers: Any) -
         return Deviation(
             "shape",
             translate(
-                "with shape {shape}, op gives {shape2} and formula {shape3}",
+                "with shape {shape}, op gives {of_op} and formula {of_formula}",
                 shape=shape,
-                shape2=y.data.shape,
-                shape3=wanted.shape,
+                of_op=y.data.shape,
+                of_formula=wanted.shape,
             ),
         )
     if not np.allclose(y.data, wanted):

@@ -110,10 +110,10 @@ def raised(said: str, error: BaseException) -> Deviation:
         return Deviation(
             "raised",
             translate(
-                "{said} does not end: it was stopped after {PATIENCE:g} seconds. Does the condition of a loop change? "
+                "{said} does not end: it was stopped after {seconds:g} seconds. Does the condition of a loop change? "
                 "A function such as sum gives a new tensor, and leaves the old one as it is",
                 said=said,
-                PATIENCE=PATIENCE,
+                seconds=PATIENCE,
             ),
         )
     if isinstance(error, SystemExit):
@@ -135,7 +135,7 @@ def raised(said: str, error: BaseException) -> Deviation:
         more = ". A value is None here: check for None first"
     return Deviation(
         "raised",
-        translate("{said} raised {name}{value}{more}", said=said, name=name, value=text and f": {text}", more=more),
+        translate("{said} raised {name}{message}{more}", said=said, name=name, message=text and f": {text}", more=more),
     )
 
 

@@ -67,8 +67,8 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
         if answer.is_meta or answer.is_nested:
             raise NoNumbers(
                 translate(
-                    "a tensor {word} holds no numbers",
-                    word="of the device meta" if answer.is_meta else "that is nested",
+                    "a tensor {which} holds no numbers",
+                    which="of the device meta" if answer.is_meta else "that is nested",
                 )
             )
         answer = answer.dequantize() if answer.is_quantized else answer
@@ -88,7 +88,7 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
         return torch.from_numpy(np.array(found, dtype=_float_of(found)))
     if isinstance(answer, list | tuple):
         if depth > _DEEPEST:
-            raise NoNumbers(translate("its lists are nested more than {DEEPEST} deep", DEEPEST=_DEEPEST))
+            raise NoNumbers(translate("its lists are nested more than {deepest} deep", deepest=_DEEPEST))
         return _stacked([numbers_of(one, depth + 1) for one in answer])
     what = "None" if answer is None else translate("a {kind}", kind=kind_of(answer))
     hint = ": a function, or a cell, that ends without a value gives None" if answer is None else ""
@@ -102,7 +102,7 @@ def _stacked(parts: list[torch.Tensor]) -> torch.Tensor:
         sizes = ", ".join(str(tuple(part.shape)) for part in parts[:4])
         raise NoNumbers(
             translate(
-                "its parts have different shapes: {sizes}{word}", sizes=sizes, word=", ..." if len(parts) > 4 else ""
+                "its parts have different shapes: {sizes}{more}", sizes=sizes, more=", ..." if len(parts) > 4 else ""
             )
         )
     kind = reduce(torch.promote_types, [part.dtype for part in parts])
@@ -216,7 +216,7 @@ def _one_row(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
         return ""
     if len(found) == len(want):
         return "every row is equal to this one, but the rows have to differ"
-    return translate("this is only {word} {found}", word="row" if want.ndim > 1 else "element", found=found[0])
+    return translate("this is only {what} {place}", what="row" if want.ndim > 1 else "element", place=found[0])
 
 
 def _summed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
@@ -228,10 +228,10 @@ def _summed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
                 for keep in (True, False):
                     if near(function(one, dims, keepdim=keep), other):
                         return translate(
-                            "a {name} over {word} {reason}",
+                            "a {name} over {dims} {how}",
                             name=name,
-                            word="a dimension" if len(dims) == 1 else "dimensions",
-                            reason=text,
+                            dims="a dimension" if len(dims) == 1 else "dimensions",
+                            how=text,
                         )
     return ""
 
@@ -282,7 +282,7 @@ def _count(wrong: torch.Tensor) -> str:
     if wrong.numel() == 1:
         return "it is"
     return translate(
-        "{many} of {numel} elements {word}", many=many, numel=wrong.numel(), word="is" if many == 1 else "are"
+        "{many} of {total} elements {verb}", many=many, total=wrong.numel(), verb="is" if many == 1 else "are"
     )
 
 
@@ -329,7 +329,7 @@ def _range(size: float) -> str:
         if times < limit:
             return translate("its size is too {which}, by {about}", which=which, about=about)
     return translate(
-        "its size is too {which}, by a factor of {value:,} or more", which=which, value=10 ** int(log10(times))
+        "its size is too {which}, by a factor of {factor:,} or more", which=which, factor=10 ** int(log10(times))
     )
 
 
@@ -368,7 +368,7 @@ def _in_part(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviati
     if near(got.abs(), want.abs()):
         return Deviation(
             "sign",
-            translate("the sign of {count} of {numel} elements is wrong", count=int(wrong.sum()), numel=wrong.numel()),
+            translate("the sign of {count} of {total} elements is wrong", count=int(wrong.sum()), total=wrong.numel()),
         )
     if got.ndim > 1:
         for what, dim in (("row", 0), ("column", 1)):
@@ -403,10 +403,10 @@ def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     right = near.each(got, want)
     count = int(right.sum())
     return translate(
-        "{value} of {numel} elements {word} right{first}",
-        value=count or "none",
-        numel=got.numel(),
-        word="is" if count == 1 else "are",
+        "{count} of {total} elements {verb} right{first}",
+        count=count or "none",
+        total=got.numel(),
+        verb="is" if count == 1 else "are",
         first=_first(got, want, right),
     )
 
@@ -422,7 +422,7 @@ def _first(got: torch.Tensor, want: torch.Tensor, right: torch.Tensor) -> str:
     if abs(abs(size) - 1) > 1e-3:
         words.append(_range(abs(size)))
     return (
-        translate(". At [{names}] {names2}", names=", ".join(map(str, at)), names2=translate(", and ").join(words))
+        translate(". At [{place}] {faults}", place=", ".join(map(str, at)), faults=translate(", and ").join(words))
         if words
         else ""
     )
