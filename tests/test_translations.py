@@ -15,6 +15,7 @@ from babel.messages.catalog import Message
 from nbgrad import lab
 from nbgrad.core.translation import LANGUAGE, languages, translate
 from nbgrad.lab.exercise import every
+from tests.course.handed_in import Written, written
 from tools import cells, course, lesson_text, product_text, translate as tool
 from tools.code_marks import marked
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.once
 
 PLACES = [(language, kind) for language in tool.languages() for kind in tool.KINDS]
 SOURCES = course.lessons()
+WRITTEN = [one for lesson in range(1, 16) for one in written(lesson) if not one.right]
 GERMAN = "de"
 
 SOURCE = """# 3. A title
@@ -245,6 +247,18 @@ def test_a_check_speaks_german() -> None:
     assert lab.task("1.2").startswith("1.2 Eine Steigung durch Stupsen: Schreibe slope(function, x)")
     with pytest.raises(lab.WrongAnswer, match=r"1\.1: das Vorzeichen"):
         lab.require("1.1", {"a": -6, "b": 4, "c": 2, "f": -4})
+
+
+RAISED = "löste"
+"""A reason with this word goes on with the message of an error, which is English."""
+
+
+@pytest.mark.usefixtures("german")
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("answer", WRITTEN, ids=[one.place for one in WRITTEN])
+def test_no_reason_is_half_english(answer: Written) -> None:
+    reason = lab.check(answer.number, answer.value()).reason
+    assert RAISED in reason or not re.search(r"\b(?:the|is|are|of|and|with|which|from|where)\b", reason), reason
 
 
 @pytest.mark.usefixtures("german")

@@ -191,64 +191,71 @@ def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
 _TRIES = 12
 """How often each claim is judged: a function that looks at too few points is right only sometimes."""
 
-_CLAIMS: tuple[tuple[str, Callable[[float], float], Callable[[float], float], bool], ...] = (
-    ("x * x with 2 * x", lambda x: x * x, lambda x: 2 * x, True),
-    ("tanh(x) with 1 - tanh(x) ** 2", math.tanh, lambda x: 1 - math.tanh(x) ** 2, True),
-    ("exp(x) with exp(x)", math.exp, math.exp, True),
-    ("1000 * x with 1000", lambda x: 1000 * x, lambda _: 1000.0, True),
-    ("x * x with x", lambda x: x * x, lambda x: x, False),
-    ("x ** 3 with -3 * x * x", lambda x: x**3, lambda x: -3 * x * x, False),
-    ("tanh(x) with 1 - tanh(x)", math.tanh, lambda x: 1 - math.tanh(x), False),
-    ("sin(x) with 1.02 * cos(x)", math.sin, lambda x: 1.02 * math.cos(x), False),
-    ("abs(x) with 1", abs, lambda _: 1.0, False),
-    ("x * abs(x) with 2 * x", lambda x: x * abs(x), lambda x: 2 * x, False),
-    ("max(x, 0) with 0", lambda x: max(x, 0.0), lambda _: 0.0, False),
+_CLAIMS: tuple[tuple[str, str, Callable[[float], float], Callable[[float], float], bool], ...] = (
+    ("x * x", "2 * x", lambda x: x * x, lambda x: 2 * x, True),
+    ("tanh(x)", "1 - tanh(x) ** 2", math.tanh, lambda x: 1 - math.tanh(x) ** 2, True),
+    ("exp(x)", "exp(x)", math.exp, math.exp, True),
+    ("1000 * x", "1000", lambda x: 1000 * x, lambda _: 1000.0, True),
+    ("x * x", "x", lambda x: x * x, lambda x: x, False),
+    ("x ** 3", "-3 * x * x", lambda x: x**3, lambda x: -3 * x * x, False),
+    ("tanh(x)", "1 - tanh(x)", math.tanh, lambda x: 1 - math.tanh(x), False),
+    ("sin(x)", "1.02 * cos(x)", math.sin, lambda x: 1.02 * math.cos(x), False),
+    ("abs(x)", "1", abs, lambda _: 1.0, False),
+    ("x * abs(x)", "2 * x", lambda x: x * abs(x), lambda x: 2 * x, False),
+    ("max(x, 0)", "0", lambda x: max(x, 0.0), lambda _: 0.0, False),
 )
 
 
 def _checker(answer: Any) -> Deviation | None:
     needs_function(answer, "is_right(function, slope)")
-    for text, function, slope, right in _CLAIMS:
-        verdicts = [
-            truth_of(attempt(translate("is_right for {reason}", reason=text), answer, function, slope))
-            for _ in range(_TRIES)
-        ]
+    for text, of, function, slope, right in _CLAIMS:
+        claim = translate("{function} with {slope}", function=text, slope=of)
+        said = translate("is_right for {claim}", claim=claim)
+        verdicts = [truth_of(attempt(said, answer, function, slope)) for _ in range(_TRIES)]
         if None in verdicts:
             return Deviation("type", "True or False is expected: does the function end with return?")
-        if all(said is right for said in verdicts):
-            continue
-        if right:
-            text = translate(
-                "it refuses {reason}, which is right. Does it allow a small error, in proportion to the slope? A ",
-                reason=text,
-            )
-            return Deviation(
-                "rounding",
-                translate("{reason}nudged slope never agrees with a formula in the last digits", reason=text),
-            )
-        if 0 < (many := sum(map(bool, verdicts))) < _TRIES:
-            text = translate(
-                "it accepts {reason}, which is wrong, in {many} of {tries} calls: a wrong slope may agree at some x",
-                reason=text,
+        if any(verdict is not right for verdict in verdicts):
+            return _misjudged(claim, of, sum(map(bool, verdicts)), right=right)
+    return None
+
+
+def _misjudged(claim: str, of: str, many: int, *, right: bool) -> Deviation:
+    """The explanation for a wrong verdict on a claim, which ``many`` of the calls called right."""
+    if right:
+        return Deviation(
+            "rounding",
+            translate(
+                "it refuses {claim}, which is right. Does it allow a small error, in proportion to the slope? A nudged "
+                "slope never agrees with a formula in the last digits",
+                claim=claim,
+            ),
+        )
+    if many < _TRIES:
+        return Deviation(
+            "element",
+            translate(
+                "it accepts {claim}, which is wrong, in {many} of {tries} calls: a wrong slope may agree at some x. "
+                "Draw 20 random points, and refuse it if one of them disagrees",
+                claim=claim,
                 many=many,
                 tries=_TRIES,
-            )
-            return Deviation(
-                "element",
-                translate("{reason}. Draw 20 random points, and refuse it if one of them disagrees", reason=text),
-            )
-        if text.startswith(("abs", "max", "x * abs")):
-            text = translate(
-                "it accepts {reason}, which is wrong for half of all x: draw random points of both signs", reason=text
-            )
-            return Deviation("element", translate("{reason}, and several of them", reason=text))
-        if "1.02" in text:
-            return Deviation(
-                "rounding",
-                translate("it accepts {reason}, which is 2 % off: an error by nudging is much smaller", reason=text),
-            )
-        return Deviation("numbers", translate("it accepts {reason}, which is wrong", reason=text))
-    return None
+            ),
+        )
+    if claim.startswith(("abs", "max", "x * abs")):
+        return Deviation(
+            "element",
+            translate(
+                "it accepts {claim}, which is wrong for half of all x: draw random points of both signs, and several "
+                "of them",
+                claim=claim,
+            ),
+        )
+    if "1.02" in of:
+        return Deviation(
+            "rounding",
+            translate("it accepts {claim}, which is 2 % off: an error by nudging is much smaller", claim=claim),
+        )
+    return Deviation("numbers", translate("it accepts {claim}, which is wrong", claim=claim))
 
 
 EXERCISES = (

@@ -107,9 +107,8 @@ def _cured(answer: Any) -> Deviation | None:
         )
     kind = next((one.dtype for one in net.parameters()), torch.float64)
     images = tensor(x.to(kind))
-    return attempt(
-        translate("the network of deep_cured({layers})", layers=_LAYERS), _of_network, net, images, tensor(labels)
-    )  # type: ignore[no-any-return]
+    said = translate("the network of deep_cured({layers})", layers=_LAYERS)
+    return attempt(said, _of_network, net, images, tensor(labels))  # type: ignore[no-any-return]
 
 
 def _size_of(values: Tensor) -> float:

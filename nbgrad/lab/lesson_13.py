@@ -173,8 +173,11 @@ def _of_names(names: list[Any], right: list[str], net: Any) -> Deviation | None:
     if given == set(right) | frozen:
         return Deviation("element", "a parameter that is frozen, with requires_grad=False, is meant to get none")
     if given - set(right) and not set(right) - given:
-        text = "some of these learn: a gradient counts as none only if all its numbers are 0. One number that is not "
-        return Deviation("element", translate("{reason}0 is enough to learn, even if the sum of all is 0", reason=text))
+        return Deviation(
+            "element",
+            "some of these learn: a gradient counts as none only if all its numbers are 0. One number that is not 0 is "
+            "enough to learn, even if the sum of all is 0",
+        )
     missing, many = set(right) - given, given - set(right)
     counts = ((len(missing), "missing"), (len(many), "too many"))
     text = translate(", and ").join(
