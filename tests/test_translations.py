@@ -127,6 +127,7 @@ def test_a_change_of_the_source_makes_a_translation_fuzzy(monkeypatch: pytest.Mo
     path = tmp_path / "de.po"
     path.write_bytes(tool.written(catalogue))
     path.write_bytes(tool.written(tool.merged(tool.read(path, GERMAN), again)))
+    assert tool.written(tool.merged(tool.read(path, GERMAN), again)) == path.read_bytes(), "once more changes nothing"
     found = tool.read(path, GERMAN)
     changed = found["The gradient of a sum is handed on as it is."]
     assert (changed.string, changed.fuzzy) == ("weitergegeben", True)

@@ -106,7 +106,7 @@ def written(catalogue: Catalog) -> bytes:
     """A catalogue as a file, without anything that changes from run to run."""
     catalogue.header_comment = f"# The {catalogue.locale.english_name if catalogue.locale else ''} texts of nbgrad."
     file = io.BytesIO()
-    write_po(file, catalogue, width=120, include_lineno=False, include_previous=True)
+    write_po(file, catalogue, width=120, include_lineno=False)
     return _DATED.sub(b"", file.getvalue())
 
 
