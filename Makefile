@@ -44,7 +44,7 @@ ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
-.PHONY: help setup compile lab demo pages slides kit site write course images wheels opdb sweep doctor bench models models-small quick test together whole minimum tools lint types unit frontend notebooks more browser clean
+.PHONY: help setup compile lab demo pages slides kit site write course translations images wheels opdb sweep doctor bench models models-small quick test together whole minimum tools lint types unit frontend notebooks more browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,8 +103,16 @@ site: setup $(MORE)/.installed ## build the documents as a site that needs no ne
 write: setup ## write what is made from the code: the stubs that editors read, TypeScript and CSS from Python
 	@NBGRAD_COMPILED=0 $(PY) tools/write.py
 
-course: setup ## write the lessons from notebooks/source: the student's copies, and the solutions with their outputs (LESSONS='04 08' names some)
-	$(call step,course,$(STILL) $(PY) -m tools.course $(LESSONS))
+course: setup ## write the lessons from notebooks/source: the student's copies, and the solutions with their outputs (LESSONS='04 08' names some, LANGUAGE=de writes them in German to build/course/de)
+	$(call step,course,$(STILL) $(PY) -m tools.course $(if $(LANGUAGE),--language $(LANGUAGE)) $(LESSONS))
+
+# The environment has a LANGUAGE of its own on many systems, which is not meant here.
+ifeq ($(origin LANGUAGE),environment)
+LANGUAGE :=
+endif
+
+translations: setup ## bring the translations in step with the lessons and the code, and say what is missing
+	@$(PY) -m tools.translate
 
 images: setup ## write the pictures of the documentation anew, docs/images: after a change of the front end
 	@$(PY) -m tools.write_images

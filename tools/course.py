@@ -4,6 +4,7 @@
     python -m tools.course 01_slope 04   these, by the beginning of their names
     python -m tools.course --no-run      the student's copies only
     python -m tools.course --text        keep the saved outputs, after a change of text alone
+    python -m tools.course --language de all lessons in German, into build/course/de
 
 A source, ``notebooks/source/NN_name.md``, is Markdown. A block of code that begins with ```` ```python ```` is a cell,
 and the text between two of them is a cell too; words behind ``python`` say more of it:
@@ -24,10 +25,14 @@ its metadata, say the licence.
 
 The solutions are sources for nbgrader as they are: the cells of exercises have its metadata and its marks. The
 cells of checks have a hidden test that fails for a wrong answer.
+
+A lesson in another language has the same code. Its text comes from ``notebooks/locale``, and its first cell sets the
+language of the checks and the pictures. Such lessons are not kept in git: they follow from their sources.
 """
 
 import argparse
 import ast
+import os
 import re
 import sys
 import time
@@ -39,15 +44,20 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from nbgrad.core.files import replace_file
-from nbgrad.lab.code_marks import marked
+from nbgrad.core.translation import LANGUAGE, translate
+from nbgrad.lab.code_marks import marked, marked_like
 from nbgrad.lab.engine import reference
 from nbgrad.lab.exercise import find
 from tools.cells import run
+from tools.lesson_text import FENCE, Said, messages, translated
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "notebooks" / "source"
 STUDENT = ROOT / "notebooks"
 SOLUTIONS = ROOT / "notebooks" / "solutions"
+LOCALE = ROOT / "notebooks" / "locale"
+OTHERS = ROOT / "build" / "course"
+"""The folder of the lessons in other languages."""
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -58,10 +68,14 @@ LICENCE = (
     "*This lesson is part of nbgrad, © the nbgrad developers, under the MIT licence. You may use, change and hand on "
     "its text and its code, also in a course of your own, if this line stays.*"
 )
+UNANSWERED, HINT, EXERCISE = "your answer", "Hint {step}", "Exercise {number}: {title}"
+PARTLY = "{open} of {count} paragraphs of this lesson are not translated yet."
+MESSAGES = (LICENCE, UNANSWERED, HINT, EXERCISE, PARTLY)
+"""The texts that this module adds to a lesson."""
+
 _TAGS = {"raises": "raises-exception", "proof": "proof", "varies": "nbval-ignore-output"}
 WORDS = ("exercise", "check", "proof", "raises", "varies")
 
-_FENCE = re.compile(r"^```python(?P<words>[^\n`]*)\n(?P<code>.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 _SOLUTION = re.compile(r"(?ms)^(?P<indent>[ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION(?:\n|\Z)")
 _PART = re.compile(r"^\{part (?P<part>\w+): (?P<names>[\w., ]+)\}$", re.MULTILINE)
 _EXERCISE = re.compile(r"^\{exercise (?P<number>[\d.]+)\}$", re.MULTILINE)
@@ -72,12 +86,45 @@ def lessons() -> list[Path]:
     return sorted(SOURCE.glob("*.md"))
 
 
-def build(text: str, *, solved: bool) -> NotebookNode:
+def said_in(language: str) -> Said:
+    """The function that translates a message of a lesson. Where there is no translation, it returns the message.
+
+    Raises:
+        ValueError: there is no catalogue of this language.
+    """
+    from babel.messages.pofile import read_po
+
+    path = LOCALE / f"{language}.po"
+    if not path.exists():
+        known = ", ".join(sorted(one.stem for one in LOCALE.glob("*.po")))
+        raise ValueError(f"language {language!r}: the lessons are translated into {known}")
+    with path.open("rb") as file:
+        known_texts = {one.id: one.string for one in read_po(file) if one.id and one.string and not one.fuzzy}
+    return lambda message: str(known_texts.get(message, message))
+
+
+def in_language(text: str, language: str) -> str:
+    """The source of a lesson in another language.
+
+    A line below its title says how many of its paragraphs are not translated, if any. The first cell sets the language
+    of the checks and the pictures.
+    """
+    said, parts = said_in(language), messages(text)
+    count = sum(said(part) == part for part in parts)
+    title, end, rest = translated(text, said).partition("\n")
+    if count:
+        title += f"\n\n*{said(PARTLY).format(open=count, count=len(parts))}*"
+    first = f"```python\\g<words>\n%env {LANGUAGE}={language}\n\\g<code>```\n"
+    return title + end + FENCE.sub(first, rest, count=1)
+
+
+def build(text: str, *, solved: bool, said: Said = str) -> NotebookNode:
     """The notebook of a lesson, without outputs.
 
     Args:
         text: its source.
         solved: whether it is the one with the solutions.
+        said: translates what this module adds to the source.
 
     Raises:
         ValueError: a block of code has words that this module does not know, or an exercise lacks its solution.
@@ -85,34 +132,42 @@ def build(text: str, *, solved: bool) -> NotebookNode:
     """
     cells: list[NotebookNode] = []
     end = 0
-    for found in _FENCE.finditer(text):
-        cells += _texts(text[end : found.start()])
-        cell = _code(found["code"].rstrip("\n"), found["words"].split(), solved=solved)
+    for found in FENCE.finditer(text):
+        cells += _texts(text[end : found.start()], said)
+        code = found["code"].rstrip("\n")
+        cell = _code(code, found["words"].split(), solved=solved, answer=said(UNANSWERED))
         if cell is not None:
             cells.append(cell)
         end = found.end()
-    cells += [*_texts(text[end:]), new_markdown_cell(LICENCE)]
+    cells += [*_texts(text[end:], said), new_markdown_cell(said(LICENCE))]
     for place, cell in enumerate(cells):
         cell["id"] = f"cell-{place:02}"
     return new_notebook(cells=cells, metadata=METADATA)  # type: ignore[no-any-return]
 
 
-def _texts(text: str) -> list[NotebookNode]:
+def _texts(text: str, said: Said) -> list[NotebookNode]:
     """The cells of a text between two blocks of code."""
-    written = _EXERCISE.sub(lambda found: exercise_text(found["number"]), text)
+    written = _EXERCISE.sub(lambda found: exercise_text(found["number"], said), text)
     written = written.replace("](../", "](")  # a source lies one folder below the student's copies
     parts = re.split(r"^\+\+\+$", written, flags=re.MULTILINE)
     return [new_markdown_cell(part.strip()) for part in parts if part.strip()]
 
 
-def exercise_text(number: str) -> str:
+def exercise_text(number: str, said: Said = str) -> str:
     """The title of an exercise, its task and its hints, with their code marked. Each hint is folded in the last one."""
     exercise = find(number)
     hints = ""
     for step, hint in reversed(list(enumerate(exercise.hints, 1))):
         inner = f"\n\n{hints}" if hints else ""
-        hints = f"<details><summary>Hint {step}</summary>\n\n{marked(hint, _escaped)}{inner}\n\n</details>"
-    return f"### Exercise {number}: {exercise.title}\n\n{marked(exercise.text, _escaped)}\n\n{hints}"
+        summary = said(HINT).format(step=step)
+        hints = f"<details><summary>{summary}</summary>\n\n{_marked(hint, translate(hint))}{inner}\n\n</details>"
+    title = said(EXERCISE).format(number=number, title=translate(exercise.title))
+    return f"### {title}\n\n{_marked(exercise.original, exercise.text)}\n\n{hints}"
+
+
+def _marked(original: str, text: str) -> str:
+    """A sentence of ``nbgrad.lab`` as Markdown, with its code marked: what is code is seen in the English original."""
+    return marked(text, _escaped) if text == original else marked_like(original, text, _escaped)
 
 
 def _escaped(text: str) -> str:
@@ -120,7 +175,7 @@ def _escaped(text: str) -> str:
     return re.sub(r"([*_\[\]<>#`$])", r"\\\1", text)
 
 
-def _code(code: str, words: list[str], *, solved: bool) -> NotebookNode | None:
+def _code(code: str, words: list[str], *, solved: bool, answer: str) -> NotebookNode | None:
     kind, *numbers = words or [""]
     graded = kind in ("exercise", "check")
     if (kind and kind not in WORDS) or len(numbers) != graded:
@@ -130,15 +185,21 @@ def _code(code: str, words: list[str], *, solved: bool) -> NotebookNode | None:
     metadata: dict[str, object] = {"tags": [_TAGS[kind]]} if kind in _TAGS else {}
     if graded:
         metadata = {"nbgrader": _grading(kind, numbers[0])}
-        code = (_exercise if kind == "exercise" else _check)(code, numbers[0], solved=solved)
+        code = (
+            _check(code, numbers[0], solved=solved)
+            if kind == "check"
+            else _exercise(code, numbers[0], solved=solved, answer=answer)
+        )
     return new_code_cell(code, metadata=metadata)  # type: ignore[no-any-return]
 
 
-def _exercise(code: str, number: str, *, solved: bool) -> str:
+def _exercise(code: str, number: str, *, solved: bool, answer: str = UNANSWERED) -> str:
     code = _PART.sub(lambda found: part_with_marks(found["part"], found["names"].split(", ")), code).rstrip("\n")
     if not _SOLUTION.search(code):
         raise ValueError(f"exercise {number} has no ### BEGIN SOLUTION and ### END SOLUTION")
-    return code if solved else _SOLUTION.sub(r"\g<indent># your answer\n", code + "\n").rstrip("\n")
+    if solved:
+        return code
+    return _SOLUTION.sub(lambda found: f"{found['indent']}# {answer}\n", code + "\n").rstrip("\n")
 
 
 def part_with_marks(part: str, names: list[str]) -> str:
@@ -187,24 +248,31 @@ def _grading(kind: str, number: str) -> dict[str, object]:
     return {"schema_version": 3, "grade_id": f"{kind}-{number.replace('.', '-')}", **own, **points}
 
 
-def write(source: Path, how: str = "run") -> None:
+def write(source: Path, how: str = "run", language: str | None = None) -> None:
     """Write the student's copy of a lesson, and the solutions.
 
     Args:
         source: of the lesson.
         how: where the outputs of the solutions come from: "run" runs every cell, "text" keeps the saved outputs, "none"
             writes no solutions.
+        language: of the text, such as "de"; None for the original.
 
     Raises:
-        ValueError: ``how`` is "text", but the code has changed since the outputs were saved.
+        ValueError: ``how`` is "text", but the code has changed since the outputs were saved; or the lessons are not
+            translated into this language.
     """
-    text = source.read_text("utf-8")
-    solved, target = build(text, solved=True), SOLUTIONS / f"{source.stem}.ipynb"
+    text, student, solutions = source.read_text("utf-8"), STUDENT, SOLUTIONS
+    said: Said = str
+    if language is not None:
+        text, said = in_language(text, language), said_in(language)
+        student, solutions = OTHERS / language, OTHERS / language / "solutions"
+    solved, target = build(text, solved=True, said=said), solutions / f"{source.stem}.ipynb"
     if how == "text":
         keep_outputs(solved, nbformat.read(target, as_version=4))
-    _save(build(text, solved=False), STUDENT / f"{source.stem}.ipynb")
+    _save(build(text, solved=False, said=said), student / f"{source.stem}.ipynb")
     if how == "run":
-        run(solved, SOLUTIONS, timeout=120, keeps_widgets=False)
+        solutions.mkdir(exist_ok=True)
+        run(solved, solutions, timeout=120, keeps_widgets=False)
         solved.metadata = nbformat.from_dict(METADATA)
     if how != "none":
         _save(solved, target)
@@ -224,7 +292,7 @@ def keep_outputs(notebook: NotebookNode, saved: NotebookNode) -> None:
 
 
 def _save(notebook: NotebookNode, target: Path) -> None:
-    target.parent.mkdir(exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     written = nbformat.writes(notebook) + "\n"
     replace_file(target, lambda file: file.write_text(written, "utf-8"))
 
@@ -236,15 +304,18 @@ def main(arguments: list[str]) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--no-run", dest="how", action="store_const", const="none", help="write the student's copies only")
     how.add_argument("--text", dest="how", action="store_const", const="text", help="keep the saved outputs")
+    parser.add_argument("--language", help="write them in another language, into build/course; such as de")
     parser.set_defaults(how="run")
     chosen = parser.parse_args(arguments)
+    if chosen.language:
+        os.environ[LANGUAGE] = chosen.language
     found = [one for one in lessons() if not chosen.names or one.name.startswith(tuple(chosen.names))]
     if not found:
         known = ", ".join(one.stem for one in lessons())
         raise SystemExit(f"no lesson begins with {' or '.join(chosen.names)}: {known}")
     for source in found:
         start = time.perf_counter()
-        write(source, chosen.how)
+        write(source, chosen.how, chosen.language)
         print(f"{source.stem}: {time.perf_counter() - start:.0f} s", flush=True)
 
 

@@ -7,6 +7,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from nbgrad.core.tensor.comparison import Deviation
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise, every, find
 from nbgrad.lab.running import Endless, Refused, patience, raised, undisturbed, unjudged
 from nbgrad.lab.sentences import Sentences, box, on_projector
@@ -41,13 +42,20 @@ class Outcome:
 
     def __repr__(self) -> str:
         if self.right:
-            return f"{self.number} ✓ right"
+            return translate("{number} ✓ right", number=self.number)
         if self.kind == "unanswered":
-            return f"{self.number} … not answered yet: {_sentence(self.reason)}"
+            return translate(
+                "{number} … not answered yet: {sentence}", number=self.number, sentence=_sentence(self.reason)
+            )
         more = (
             "" if _given.get(self.number, 0) >= len(find(self.number).hints) else f' nbgrad.lab.hint("{self.number}")'
         )
-        return f"{self.number} ✗ not yet: {_sentence(self.reason)}{f' A hint:{more}' if more else ''}"
+        return translate(
+            "{number} ✗ not yet: {sentence}{hint}",
+            number=self.number,
+            sentence=_sentence(self.reason),
+            hint=translate(" A hint:{more}", more=more) if more else "",
+        )
 
     def _repr_html_(self) -> str | None:
         """A box with large letters on a projector. Elsewhere the text is shown, as in the saved lessons."""
@@ -106,14 +114,18 @@ def unanswered(answer: Any) -> str:
     parts = answer.values() if isinstance(answer, Mapping) else answer if isinstance(answer, list | tuple) else ()
     if answer is ... or any(part is ... for part in parts):
         left = [str(name) for name, part in answer.items() if part is ...] if isinstance(answer, Mapping) else []
-        which = f" for {', '.join(left)}" if 0 < len(left) < len(parts) else ""
-        return f"write your answer{which} in the place of the ..."
+        which = translate(" for {names}", names=", ".join(left)) if 0 < len(left) < len(parts) else ""
+        return translate("write your answer{which} in the place of the ...", which=which)
     if isinstance(answer, type):
         empty = [name for name, one in vars(answer).items() if _is_empty(getattr(one, "__func__", one))]
-        return f"{answer.__name__}.{empty[0]} is empty: write it in the place of the ..." if empty else ""
+        return (
+            translate("{name}.{empty} is empty: write it in the place of the ...", name=answer.__name__, empty=empty[0])
+            if empty
+            else ""
+        )
     if any(_is_empty(part) for part in (answer, *parts)):
         name = next(part.__name__ for part in (answer, *parts) if _is_empty(part))
-        return f"the function {name} is empty: write it in the place of the ..."
+        return translate("the function {name} is empty: write it in the place of the ...", name=name)
     return ""
 
 
@@ -151,7 +163,7 @@ def task(number: str | float) -> str:
         KeyError: there is no such exercise.
     """
     exercise = find(number)
-    return Sentences(f"{exercise.number} {exercise.title}: {exercise.text}")
+    return Sentences(f"{exercise.number} {translate(exercise.title)}: {exercise.text}")
 
 
 def hint(number: str | float, step: int | None = None) -> str:
@@ -168,17 +180,27 @@ def hint(number: str | float, step: int | None = None) -> str:
     exercise = find(number)
     hints = exercise.hints
     if not hints:
-        return f"{exercise.number} has no hints"
+        return translate("{number} has no hints", number=exercise.number)
     if step is None:
         step = _given.get(exercise.number, 0) + 1
         if step > len(hints):
-            return f"{exercise.number} has no further hint. Ask for an earlier one: hint({exercise.number!r}, 1)"
+            return translate(
+                "{number} has no further hint. Ask for an earlier one: hint({number!r}, 1)", number=exercise.number
+            )
     elif not 1 <= step <= len(hints):
         raise ValueError(f"step={step}: {exercise.number} has the hints 1 to {len(hints)}")
     _given[exercise.number] = max(step, _given.get(exercise.number, 0))
-    return Sentences(f"Hint {step} of {len(hints)} to {exercise.number}: {hints[step - 1]}")
+    return Sentences(
+        translate(
+            "Hint {step} of {count} to {number}: {hint}",
+            step=step,
+            count=len(hints),
+            number=exercise.number,
+            hint=hints[step - 1],
+        )
+    )
 
 
 def exercises() -> dict[str, str]:
     """The exercises that there are: their titles, by number."""
-    return {number: one.title for number, one in every().items()}
+    return {number: translate(one.title) for number, one in every().items()}

@@ -17,6 +17,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.ops import cat
 from nbgrad.core.tensor.comparison import numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import OwnNumbers
 from nbgrad.nn.activation import ReLU, Sigmoid, Tanh
 from nbgrad.nn.containers import Sequential
@@ -63,14 +64,24 @@ class Patient:
 
     def __repr__(self) -> str:
         shown = " ".join(f"{self.losses[at]:.3g}" for at in range(0, len(self.losses), max(1, len(self.losses) // 5)))
-        lines = [f"patient {self.name}: {len(self.losses)} steps, loss {shown} ... {self.losses[-1]:.3g}"]
+        lines = [
+            translate(
+                "patient {name}: {count} steps, loss {shown} ... {last:.3g}",
+                name=self.name,
+                count=len(self.losses),
+                shown=shown,
+                last=self.losses[-1],
+            )
+        ]
         frames = list(self.graph.history)
         for at, row in enumerate(frames[-1].parameters if frames else ()):
-            gradient = "no gradient" if row.gradient is None else f"gradient {row.gradient:.1e}"
+            gradient = (
+                "no gradient" if row.gradient is None else translate("gradient {gradient:.1e}", gradient=row.gradient)
+            )
             # The history has the updates of only some steps. The last of these is shown.
             updates = [one.parameters[at].update for one in frames if len(one.parameters) > at]
             known = [update for update in updates if update is not None]
-            update = f"update {known[-1]:.1e} of its size" if known else "no update"
+            update = translate("update {update:.1e} of its size", update=known[-1]) if known else "no update"
             lines.append(f"  {row.name} {tuple(row.shape)}: {gradient}, {update}")
         return "\n".join(lines)
 

@@ -45,3 +45,18 @@ def marked(text: str, plain: Callable[[str], str] = str) -> str:
             parts.append(f"`{code}`")
         end = found.end()
     return "".join([*parts, plain(text[end:])])
+
+
+def marked_like(original: str, text: str, plain: Callable[[str], str] = str) -> str:
+    """A translated text with the same parts marked as in its original. Code is not translated, so it is found again.
+
+    Args:
+        original: one or several sentences, in English.
+        text: the same in another language.
+        plain: what is done to the text between two parts of code.
+    """
+    code = sorted(set(marked(original).split("`")[1::2]), key=len, reverse=True)
+    if not code:
+        return plain(text)
+    found = re.split(rf"(?<!\w)({'|'.join(map(re.escape, code))})(?!\w)", text)
+    return "".join(f"`{part}`" if at % 2 else plain(part) for at, part in enumerate(found))

@@ -15,6 +15,7 @@ from typing import Any
 
 from nbgrad.core.files import replace_file
 from nbgrad.core.tensor.comparison import Deviation
+from nbgrad.core.translation import translate
 from nbgrad.lab.running import Refused, answering, patience
 
 PARTS = {
@@ -58,21 +59,24 @@ class CaughtUp:
         return not self.faults
 
     def __repr__(self) -> str:
-        return f"mygrad, before lesson {self.lesson}: {'; '.join(self._said())}"
+        return translate("mygrad, before lesson {lesson}: {names}", lesson=self.lesson, names="; ".join(self._said()))
 
     def _said(self) -> Iterator[str]:
         if self.written:
-            yield f"reference parts written: {_files(self.written)}"
+            yield translate("reference parts written: {files}", files=_files(self.written))
         if self.yours:
-            yield f"your own, left as they are: {_files(self.yours)}"
+            yield translate("your own, left as they are: {files}", files=_files(self.yours))
         if self.copies:
-            yield f"your files are kept as {', '.join(self.copies)}"
+            yield translate("your files are kept as {names}", names=", ".join(self.copies))
         for part, reason in self.faults:
-            yield f"{part}.py is not ready ({reason})"
+            yield translate("{part}.py is not ready ({reason})", part=part, reason=reason)
         if self.faults:
-            yield f"repair it, or call lab.catch_up({self.lesson}, replace=True), which keeps a copy of your file"
+            yield translate(
+                "repair it, or call lab.catch_up({lesson}, replace=True), which keeps a copy of your file",
+                lesson=self.lesson,
+            )
         else:
-            yield "ready"
+            yield translate("ready")
 
 
 def _files(parts: tuple[str, ...]) -> str:
@@ -164,7 +168,11 @@ def _write(file: Path, text: str) -> None:
 
 def _unwritable(path: Path, error: OSError) -> OSError:
     reason = error.strerror or str(error)
-    return type(error)(f"{path} cannot be written ({reason}): copy the notebook into a folder of your own")
+    return type(error)(
+        translate(
+            "{path} cannot be written ({reason}): copy the notebook into a folder of your own", path=path, reason=reason
+        )
+    )
 
 
 def _put_aside(file: Path) -> str:

@@ -18,6 +18,7 @@ import torch
 from torch.nn import functional
 
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.translation import translate
 from nbgrad.lab import lesson_03
 from nbgrad.lab.engine import PACKAGE, empty_functions, load
 from nbgrad.lab.exercise import Exercise
@@ -54,25 +55,30 @@ class Trial:
         wanted = self.right(*theirs)
         weights = rng.standard_normal(tuple(wanted.shape))
         (wanted * torch.tensor(weights)).sum().backward()  # type: ignore[no-untyped-call]
-        named = f"{self.said} with {_shapes(self.shapes)}"
+        named = translate("{said} with {shapes}", said=self.said, shapes=_shapes(self.shapes))
         of_array = tensor_class(module)
         with answering(named):
             inputs = [of_array(one.copy()) for one in arrays]
             value = self.yours(module, *inputs)
             if not isinstance(value, of_array):
-                return Deviation("type", f"{named} gives {_kind(value)}, where a Tensor is expected")
+                return Deviation(
+                    "type",
+                    translate("{named} gives {kind}, where a Tensor is expected", named=named, kind=_kind(value)),
+                )
             if (found := _compared(value.data, wanted)) is not None:
-                return Deviation(found.kind, f"{named}: the value: {found}")
+                return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
             (value * weights).sum().backward()
         return _of_gradients(named, inputs, theirs)
 
 
 def _of_gradients(named: str, inputs: Sequence[Any], theirs: Sequence[torch.Tensor]) -> Deviation | None:
     for at, (yours, right) in enumerate(zip(inputs, theirs, strict=True), 1):
-        which = "the gradient" if len(inputs) == 1 else f"the gradient of input {at}"
+        which = "the gradient" if len(inputs) == 1 else translate("the gradient of input {at}", at=at)
         gradient = getattr(yours, "grad", None)
         if gradient is None:
-            return Deviation("zero", f"{named}: {which} is None: no gradient arrives there")
+            return Deviation(
+                "zero", translate("{named}: {which} is None: no gradient arrives there", named=named, which=which)
+            )
         if (found := _compared(gradient, right.grad)) is not None:
             return Deviation(found.kind, f"{named}: {which}: {found}")
     return None
@@ -83,26 +89,46 @@ def _compared(given: Any, right: Any, whose: str = "torch's") -> Deviation | Non
     try:
         found = difference(given, right, rtol=RTOL, atol=ATOL)
     except (NoNumbers, TypeError, RuntimeError) as error:
-        return Deviation("type", f"numbers are expected: {error}")
+        return Deviation("type", translate("numbers are expected: {error}", error=error))
     if found is None:
         return None
     yours, wanted = numbers_of(given), numbers_of(right)
     if yours.shape != wanted.shape:
         return Deviation(
-            found.kind, f"{found.text} (yours has shape {tuple(yours.shape)}, {whose} {tuple(wanted.shape)})"
+            found.kind,
+            translate(
+                "{reason} (yours has shape {shape}, {whose} {wanted})",
+                reason=found.text,
+                shape=tuple(yours.shape),
+                whose=whose,
+                wanted=tuple(wanted.shape),
+            ),
         )
     wrong = ~torch.isclose(yours.to(torch.float64), wanted.to(torch.float64), rtol=RTOL, atol=ATOL)
     place = tuple(int(one) for one in wrong.nonzero()[0])
-    where = f"at {list(place)} " if place else ""
-    return Deviation(found.kind, f"{found.text}; {where}yours is {yours[place]:.5g}, and {whose} {wanted[place]:.5g}")
+    where = translate("at {place} ", place=list(place)) if place else ""
+    return Deviation(
+        found.kind,
+        translate(
+            "{reason}; {where}yours is {yours:.5g}, and {whose} {wanted:.5g}",
+            reason=found.text,
+            where=where,
+            yours=yours[place],
+            whose=whose,
+            wanted=wanted[place],
+        ),
+    )
 
 
 def _shapes(shapes: Sequence[tuple[int, ...]]) -> str:
-    return f"{'shape' if len(shapes) == 1 else 'shapes'} {' and '.join(map(str, shapes))}"
+    word = "shape" if len(shapes) == 1 else "shapes"
+    return translate("{word} {shapes}", word=word, shapes=translate(" and ").join(map(str, shapes)))
 
 
 def _kind(value: Any) -> str:
-    return "None: it has to end with return" if value is None else f"a {type(value).__name__}"
+    if value is None:
+        return translate("None: it has to end with return")
+    return translate("a {kind}", kind=type(value).__name__)
 
 
 def tensor_class(module: ModuleType) -> Any:
@@ -136,16 +162,25 @@ class PartJudge:
     def _loaded(self, answer: Any) -> "ModuleType | Deviation":
         path = f"{PACKAGE}/{self.part}.py"
         if not isinstance(answer, str | Path):
-            return Deviation("type", f'the path of your file is expected: "{path}"')
+            return Deviation("type", translate('the path of your file is expected: "{path}"', path=path))
         file = Path(answer)
         if file.name != f"{self.part}.py" or not file.is_file():
             return Deviation(
-                "type", f'there is no file "{shorten(str(answer), 80)}": write the cell into "{path}", and run it'
+                "type",
+                translate(
+                    'there is no file "{given}": write the cell into "{path}", and run it',
+                    given=shorten(str(answer), 80),
+                    path=path,
+                ),
             )
-        with answering(f'the import of "{answer}"'):
+        with answering(translate('the import of "{answer}"', answer=answer)):
             empty = empty_functions(file.read_text("utf-8"))
             loaded = None if empty else load(file)
-        return loaded or Deviation("unanswered", f"{empty[0]} is empty: write it in the place of the ...")
+        if loaded is None:
+            return Deviation(
+                "unanswered", translate("{empty} is empty: write it in the place of the ...", empty=empty[0])
+            )
+        return loaded
 
 
 def _call(name: str) -> Callable[..., Any]:
@@ -181,12 +216,16 @@ def _of_walk(module: ModuleType) -> Deviation | None:
             value = formula(*yours)
             module.backward(value)
         if not isinstance(value, module.Value):
-            return Deviation("type", f"{said} gives {_kind(value)}, where a Value is expected")
+            return Deviation(
+                "type", translate("{said} gives {kind}, where a Value is expected", said=said, kind=_kind(value))
+            )
         if (found := _compared(value.data, wanted)) is not None:
-            return Deviation(found.kind, f"{said}: the value: {found}")
+            return Deviation(found.kind, translate("{said}: the value: {found}", said=said, found=found))
         if not value.op:
-            return Deviation("type", f'{said}: its op is "": give each op its name, for the picture')
-        if (found := _of_gradients(f"{said} at {at}", yours, theirs)) is not None:
+            return Deviation(
+                "type", translate('{said}: its op is "": give each op its name, for the picture', said=said)
+            )
+        if (found := _of_gradients(translate("{said} at {at}", said=said, at=at), yours, theirs)) is not None:
             return found
     return None
 
@@ -232,7 +271,7 @@ def _loss(shape: tuple[int, ...], scale: float = 1.0) -> Trial:
     classes = shape[-1]
     labels = np.random.default_rng(1).integers(0, classes, shape[:-1])
     return Trial(
-        "cross_entropy" if scale == 1 else f"cross_entropy of scores of size {scale:g}",
+        "cross_entropy" if scale == 1 else translate("cross_entropy of scores of size {scale:g}", scale=scale),
         (shape,),
         lambda module, scores: module.cross_entropy(scores, labels),
         lambda scores: functional.cross_entropy(scores.reshape(-1, classes), torch.tensor(labels).reshape(-1)),
@@ -260,16 +299,20 @@ def _linear(module: ModuleType, shape: tuple[int, ...]) -> Deviation | None:
     theirs = [torch.tensor(one, requires_grad=True) for one in (x, layer.weight.data, bias)]
     wanted = functional.linear(theirs[0], theirs[1].T, theirs[2])
     wanted.square().sum().backward()  # type: ignore[no-untyped-call]
-    named = f"Linear(3, 2) of shape {shape}"
+    named = translate("Linear(3, 2) of shape {shape}", shape=shape)
     mine = of_array(x)
     with answering(named):
         value = layer(mine)
         if not isinstance(value, of_array):
-            return Deviation("type", f"{named} gives {_kind(value)}, where a Tensor is expected")
+            return Deviation(
+                "type", translate("{named} gives {kind}, where a Tensor is expected", named=named, kind=_kind(value))
+            )
         if (found := _compared(value.data, wanted)) is not None:
-            return Deviation(found.kind, f"{named}: the value: {found}")
+            return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
         (value * value).sum().backward()
-    return _of_gradients(f"{named} (inputs: x, weight, bias)", (mine, layer.weight, layer.bias), theirs)
+    return _of_gradients(
+        translate("{named} (inputs: x, weight, bias)", named=named), (mine, layer.weight, layer.bias), theirs
+    )
 
 
 def _parameters(module: ModuleType) -> Deviation | None:
@@ -286,11 +329,27 @@ def _parameters(module: ModuleType) -> Deviation | None:
     ):  # fmt: skip
         given = network.parameters()
         if not isinstance(given, list | tuple):
-            return Deviation("type", f"parameters() of {said} gives {_kind(given)}, where a list is expected")
+            return Deviation(
+                "type",
+                translate(
+                    "parameters() of {said} gives {kind}, where a list is expected", said=said, kind=_kind(given)
+                ),
+            )
         if len(given) != len(wanted):
-            return Deviation("shape", f"parameters() of {said} gives {len(given)} tensors, and {len(wanted)} are in it")
+            return Deviation(
+                "shape",
+                translate(
+                    "parameters() of {said} gives {count} tensors, and {total} are in it",
+                    said=said,
+                    count=len(given),
+                    total=len(wanted),
+                ),
+            )
         if any(all(one is not other for other in given) for one in wanted):
-            return Deviation("element", f"parameters() of {said} lacks one of its tensors, and has another one twice")
+            return Deviation(
+                "element",
+                translate("parameters() of {said} lacks one of its tensors, and has another one twice", said=said),
+            )
     return None
 
 
@@ -316,7 +375,12 @@ def _batch_norm(module: ModuleType) -> Deviation | None:
         x = rng.standard_normal((5, 3)) * 2 + 1
         mine.training, theirs.training = training, training
         if (found := _compared(mine(of_array(x)).data, theirs(torch.tensor(x)))) is not None:
-            return Deviation(found.kind, f"BatchNorm(3), training={training}, of shape (5, 3): {found}")
+            return Deviation(
+                found.kind,
+                translate(
+                    "BatchNorm(3), training={training}, of shape (5, 3): {found}", training=training, found=found
+                ),
+            )
     return None
 
 
@@ -347,12 +411,17 @@ def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Devia
     for step in range(1, 6):
         for at, (one, other) in enumerate(zip(mine, theirs, strict=True)):
             one.grad = other.grad = None if (at, step) == (1, 3) else rng.standard_normal(other.data.shape)
-        with answering(f"{said}, step {step}"):
+        with answering(translate("{said}, step {step}", said=said, step=step)):
             yours.step()
         references.step()
         for one, other in zip(mine, theirs, strict=True):
             if (found := _compared(one.data, other.data, "the right number")) is not None:
-                at_step = f"{said}: a parameter of shape {other.data.shape} after step {step}"
+                at_step = translate(
+                    "{said}: a parameter of shape {shape} after step {step}",
+                    said=said,
+                    shape=other.data.shape,
+                    step=step,
+                )
                 return Deviation(found.kind, f"{at_step}: {found}")
     return None
 
@@ -411,7 +480,10 @@ def _gpt(module: ModuleType) -> Deviation | None:
     network = module.GPT(5, 4, 8, np.random.default_rng(0))
     scores = network(np.array([[1, 2, 3, 4]])).data
     if scores.shape != (1, 4, 5):
-        return Deviation("shape", f"GPT(5, 4, 8) gives {scores.shape} for codes of shape (1, 4), and not (1, 4, 5)")
+        return Deviation(
+            "shape",
+            translate("GPT(5, 4, 8) gives {shape} for codes of shape (1, 4), and not (1, 4, 5)", shape=scores.shape),
+        )
     changed = network(np.array([[1, 2, 0, 4]])).data
     if not np.allclose(scores[:, :2], changed[:, :2]):
         return Deviation(
@@ -445,7 +517,9 @@ JUDGES = {part: PartJudge(part, trials) for part, trials in _TRIALS.items()}
 
 
 def _exercise(number: str, part: str, title: str, task: str, hints: tuple[str, ...]) -> Exercise:
-    ending = f'The rest of the file is there. Give the path of the file: "{PACKAGE}/{part}.py".'
+    ending = translate(
+        'The rest of the file is there. Give the path of the file: "{package}/{part}.py".', package=PACKAGE, part=part
+    )
     return Exercise(number, title, f"{task} {ending}", JUDGES[part], hints)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from nbgrad.core.suggestions import nearest
 from nbgrad.core.tensor.comparison import Deviation
+from nbgrad.core.translation import translate
 
 STUDENT = "NBGRAD_STUDENT"
 """The environment variable that names the student. Who grades sets it, and it counts more than ``student``."""
@@ -36,7 +37,9 @@ def student(name: str) -> str:
     own = [one.number for one in every().values() if one.numbers is not None]
     if not _name():
         return "all exercises have the numbers of the lessons"
-    return f"{', '.join(own)} have numbers of your own: nbgrad.lab.task({own[0]!r}) says them"
+    return translate(
+        "{names} have numbers of your own: nbgrad.lab.task({own!r}) says them", names=", ".join(own), own=own[0]
+    )
 
 
 def _name() -> str:
@@ -94,9 +97,14 @@ class Exercise:
             )
 
     @property
-    def text(self) -> str:
-        """The task with its numbers."""
+    def original(self) -> str:
+        """The task with its numbers, in English."""
         return self.task if self.numbers is None else self.task.format(**self.numbers())
+
+    @property
+    def text(self) -> str:
+        """The task with its numbers, in the language that is set."""
+        return translate(self.task, **({} if self.numbers is None else self.numbers()))
 
 
 _added: dict[str, Exercise] = {}

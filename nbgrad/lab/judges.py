@@ -10,6 +10,7 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import ATOL, RTOL, Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.running import Refused, attempt
 
 
@@ -58,8 +59,13 @@ class ValuesJudge:
         if whole is not None and (whole.kind == "order" or len(wrong) == len(names)):
             return whole
         name, found = next(iter(wrong.items()))
-        more = "" if len(wrong) == 1 else f" ({len(wrong)} of {len(names)} are wrong)"
-        return Deviation(found.kind, f"the {self.what} of {name}: {found}{more}")
+        more = (
+            "" if len(wrong) == 1 else translate(" ({count} of {total} are wrong)", count=len(wrong), total=len(names))
+        )
+        return Deviation(
+            found.kind,
+            translate("the {what} of {name}: {found}{more}", what=self.what, name=name, found=found, more=more),
+        )
 
     def _of(self, given: Any, right: Any) -> Deviation | None:
         found = difference(given, right, rtol=self.rtol)
@@ -83,11 +89,17 @@ def named(answer: Any, names: Sequence[str], what: str) -> "dict[str, Any] | Dev
         found = {record.name: record.gradient for record in answer.records if record.gradient is not None}
         lacking = [name for name in names if name not in found]
         if lacking:
-            return Deviation("type", f"the graph has no gradient of {', '.join(lacking)}: it needs a backward from L")
+            return Deviation(
+                "type",
+                translate("the graph has no gradient of {names}: it needs a backward from L", names=", ".join(lacking)),
+            )
         return {name: found[name].values for name in names}
     if isinstance(answer, Mapping):
         return _lacking(answer, names) or {name: answer[name] for name in names}
-    return Deviation("type", f"a dict with the names {listed} is expected: the cells below read it by these names")
+    return Deviation(
+        "type",
+        translate("a dict with the names {listed} is expected: the cells below read it by these names", listed=listed),
+    )
 
 
 def in_order(answer: Any, names: Sequence[str], expected: str) -> "list[Any] | Deviation":
@@ -101,7 +113,16 @@ def in_order(answer: Any, names: Sequence[str], expected: str) -> "list[Any] | D
 
 def _lacking(answer: Mapping[str, Any], names: Sequence[str]) -> Deviation | None:
     missing = [name for name in names if name not in answer]
-    return Deviation("type", f"{', '.join(missing)} is missing: the names are {', '.join(names)}") if missing else None
+    return (
+        Deviation(
+            "type",
+            translate(
+                "{missing} is missing: the names are {names}", missing=", ".join(missing), names=", ".join(names)
+            ),
+        )
+        if missing
+        else None
+    )
 
 
 @dataclass(frozen=True)
@@ -139,7 +160,9 @@ class FunctionJudge:
         for case in self.cases():
             got = attempt(case.said, answer, *map(fresh, case.arguments))
             if got is None:
-                return Deviation("type", f"{case.said} gives None: the function has to end with return")
+                return Deviation(
+                    "type", translate("{said} gives None: the function has to end with return", said=case.said)
+                )
             if (found := self.of(case, got)) is not None:
                 return found
         return None
@@ -152,8 +175,14 @@ class FunctionJudge:
         if found.kind != "type" and not self._only_the_shape(found, got, case):
             found = self.explain(got, case) or computed(found)
         value = number_of(got) if found.kind not in ("type", "dtype", "shape") else None
-        gave = "" if value is None else f" gives {value:.4g}" if truth_of(got) is None else f" gives {bool(value)}"
-        return Deviation(found.kind, f"{case.said}{gave}: {found}")
+        gave = (
+            ""
+            if value is None
+            else translate(" gives {value:.4g}", value=value)
+            if truth_of(got) is None
+            else translate(" gives {truth}", truth=bool(value))
+        )
+        return Deviation(found.kind, translate("{said}{gave}: {found}", said=case.said, gave=gave, found=found))
 
     def _only_the_shape(self, found: Deviation, got: Any, case: Case) -> bool:
         """Whether the numbers are right, and nothing but their shape is wrong: then there is no more to say of them."""
@@ -174,7 +203,7 @@ def needs_function(answer: Any, form: str) -> None:
         Refused: it cannot be called.
     """
     if not callable(answer):
-        text = f"a function is expected, {form}: give it without parentheses behind its name"
+        text = translate("a function is expected, {form}: give it without parentheses behind its name", form=form)
         raise Refused(Deviation("type", text))
 
 
@@ -214,16 +243,19 @@ class GradientsJudge:
         arguments, right = self.case()
         given = attempt(self.form, answer, *map(fresh, arguments))
         if not isinstance(given, Mapping):
-            return Deviation("type", f"{self.form} has to give a dict with the names {', '.join(right)}")
+            return Deviation(
+                "type",
+                translate("{form} has to give a dict with the names {names}", form=self.form, names=", ".join(right)),
+            )
         if given and all(one is ... for one in given.values()):
             return Deviation("unanswered", "write the gradients where the ... are")
         for name in right:
             if name not in given or given[name] is ...:
-                return Deviation("type", f"the gradient of {name} is missing")
+                return Deviation("type", translate("the gradient of {name} is missing", name=name))
             if (found := difference(given[name], right[name])) is not None:
                 told = None if found.kind == "type" else self.explain(name, given, right, arguments)
                 told = told or computed(found)
-                return Deviation(told.kind, f"the gradient of {name}: {told}")
+                return Deviation(told.kind, translate("the gradient of {name}: {told}", name=name, told=told))
         return None
 
 

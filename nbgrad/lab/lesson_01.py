@@ -10,6 +10,7 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.ops import exp, sin
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, is_near, named, number_of
 
@@ -72,7 +73,7 @@ def _by_hand(answer: Any) -> Deviation | None:
          "multiple of that"),
     ):  # fmt: skip
         if is_near(given[name], wrong):
-            return Deviation(kind, f"the gradient of {name}: {text}")
+            return Deviation(kind, translate("the gradient of {name}: {reason}", name=name, reason=text))
     return found
 
 
@@ -134,7 +135,10 @@ def _about_nudge(found: float, curve: Callable[[Any], Any], at: float) -> Deviat
     """A slope with a nudge that is far too large, to one side; None if it is another number."""
     for h in (1.0, 0.5, -1.0):
         if difference(found, (float(numbers_of(curve(at + h))) - float(numbers_of(curve(at)))) / h) is None:
-            return Deviation("rounding", f"the nudge is {abs(h):g}, and the curve bends in between: take 0.001 or less")
+            return Deviation(
+                "rounding",
+                translate("the nudge is {h}, and the curve bends in between: take 0.001 or less", h=f"{abs(h):g}"),
+            )
     return None
 
 
@@ -142,10 +146,12 @@ def _about_distance(ratio: float) -> Deviation | None:
     """The mistake in the division, for an answer that is ``ratio`` times the right slope; None if none is known."""
     if 0 < abs(ratio) < 0.05:
         text = "the change of the value has to be divided by the nudge (are there brackets around 2 * h?)"
-        return Deviation("factor", f"it is far too small: {text}")
+        return Deviation("factor", translate("it is far too small: {reason}", reason=text))
     for times, what in ((2, "half of"), (0.5, "twice")):
         if abs(ratio / times - 1) < 0.02:
-            text = f"it is divided by {what} the distance between the two points: how far apart are they?"
+            text = translate(
+                "it is divided by {what} the distance between the two points: how far apart are they?", what=what
+            )
             return Deviation("factor", text)
     if ratio < -10:
         return Deviation("factor", "it is far too large: are there brackets around the change, (f(x + h) - f(x))?")
@@ -163,31 +169,60 @@ def _rises(answer: Any) -> Deviation | None:
     found = {name: number_of(one) for name, one in given.items()}
     values = {name: one for name, one in found.items() if one is not None and math.isfinite(one)}
     if strange := [name for name in start if name not in values]:
-        return Deviation("type", f"{', '.join(strange)} is no number: each of {', '.join(start)} has to be one number")
+        return Deviation(
+            "type",
+            translate(
+                "{strange} is no number: each of {names} has to be one number",
+                strange=", ".join(strange),
+                names=", ".join(start),
+            ),
+        )
     moved = [values[name] - start[name] for name in start]
     slopes = list(_gradients().values())
     before, after = _loss(**start), _loss(**values)
     if not any(moved):
         return Deviation("zero", "the values are still those of the beginning: move each of them")
     if (idle := [name for name, by in zip(start, moved, strict=True) if not by]) and after > before:
-        return Deviation("element", f"L rises, but {', '.join(idle)} did not move: move all four along their gradients")
+        return Deviation(
+            "element",
+            translate("L rises, but {names} did not move: move all four along their gradients", names=", ".join(idle)),
+        )
     for rate, what in ((1.0, "gradients"), (None, "steps")):
         if _is_a_multiple(list(values.values()), slopes, rate):
-            return Deviation("offset", f"these are the {what}: {_ADDED[what]}")
+            return Deviation("offset", translate("these are the {what}: {advice}", what=what, advice=_ADDED[what]))
     rates = [by / slope for by, slope in zip(moved, slopes, strict=True)]
     if max(rates) < 0:
-        return Deviation("sign", f"L went from {before:g} down to {after:g}: these steps go against the gradients")
+        return Deviation(
+            "sign",
+            translate(
+                "L went from {before:g} down to {after:g}: these steps go against the gradients",
+                before=before,
+                after=after,
+            ),
+        )
     if min(rates) <= 0 or max(rates) > 1.02 * min(rates):
         wrong = [name for name, rate in zip(start, rates, strict=True) if rate < 0]
-        of = f" {', '.join(wrong)} went the wrong way." if wrong else ""
+        of = translate(" {names} went the wrong way.", names=", ".join(wrong)) if wrong else ""
         return Deviation(
             "sign" if wrong else "factor",
-            f"the four do not move in proportion to their gradients.{of} Take one rate for all: each step is the rate "
-            "times its gradient",
+            translate(
+                "the four do not move in proportion to their gradients.{of} Take one rate for all: each step is the "
+                "rate times its gradient",
+                of=of,
+            ),
         )
     if min(rates) > RATE * 1.001:
-        return Deviation("factor", f"the step is too long: a slope is right only nearby. Take a rate of {RATE} or less")
-    return None if after > before else Deviation("numbers", f"L did not rise: it was {before:g} and is {after:g}")
+        return Deviation(
+            "factor",
+            translate("the step is too long: a slope is right only nearby. Take a rate of {rate} or less", rate=RATE),
+        )
+    return (
+        None
+        if after > before
+        else Deviation(
+            "numbers", translate("L did not rise: it was {before:g} and is {after:g}", before=before, after=after)
+        )
+    )
 
 
 _ADDED = {

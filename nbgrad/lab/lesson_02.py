@@ -9,6 +9,7 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.ops import exp, tanh
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, in_order, is_near, needs_function, slip
 from nbgrad.lab.running import attempt
@@ -89,7 +90,10 @@ def _rules(answer: Any) -> Deviation | None:
     if isinstance(given, Deviation):
         return given
     if len(given) != len(_RULES):
-        return Deviation("shape", f"{len(given)} was given, and 2 functions are expected: [mul_rule, tanh_rule]")
+        return Deviation(
+            "shape",
+            translate("{count} was given, and 2 functions are expected: [mul_rule, tanh_rule]", count=len(given)),
+        )
     return next((found for rule, one in zip(_RULES.values(), given, strict=True) if (found := rule(one))), None)
 
 
@@ -106,7 +110,12 @@ def _cuts(answer: Any) -> Deviation | None:
         if t.grad is not None:
             return Deviation("type", "cut(t) calls backward itself: it has to give the loss alone")
         if (found := difference(loss, _value(at))) is not None:
-            return Deviation(found.kind, f"the value of the loss has to stay what it was, and at t = {at:g} {found}")
+            return Deviation(
+                found.kind,
+                translate(
+                    "the value of the loss has to stay what it was, and at t = {at:g} {found}", at=at, found=found
+                ),
+            )
         if not loss.requires_grad:
             return Deviation("zero", "nothing is left of the gradient: every path is cut, and only one should be")
         (slope,) = grad(loss, [t], allow_unused=True)

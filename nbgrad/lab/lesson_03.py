@@ -9,6 +9,7 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import is_near, needs_function, truth_of
 from nbgrad.lab.running import attempt
@@ -32,21 +33,29 @@ def _values(answer: Any) -> Deviation | None:
         inputs = [attempt(f"{answer.__name__}({one:g})", answer, one) for one in at]
         result = attempt(text, op, *inputs)
         if (found := _of_op(answer, inputs, result)) is not None or (found := _of_rule(result, op, at)) is not None:
-            return Deviation(found.kind, f"{text}: {found}")
+            return Deviation(found.kind, translate("{reason}: {found}", reason=text, found=found))
     return None
 
 
 def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
     """Whether the result of an op is a value that knows where it comes from."""
     if not isinstance(result, cls):
-        what = "None: the method has to end with return" if result is None else f"a {type(result).__name__}"
-        return Deviation("type", f"it gives {what}, where a {cls.__name__} is expected")
+        what = (
+            "None: the method has to end with return"
+            if result is None
+            else translate("a {kind}", kind=type(result).__name__)
+        )
+        return Deviation("type", translate("it gives {what}, where a {name} is expected", what=what, name=cls.__name__))
     parents = getattr(result, "parents", ())
     if not isinstance(parents, tuple | list):
         comma = ". A tuple of one value has a comma, (self,): without it, (self) is self" if len(inputs) == 1 else ""
-        return Deviation("type", f"its parents are {kind_of(parents)}, and no tuple{comma}")
+        return Deviation(
+            "type", translate("its parents are {kind}, and no tuple{comma}", kind=kind_of(parents), comma=comma)
+        )
     if len(parents) != len(inputs) or any(one is not other for one, other in zip(parents, inputs, strict=True)):
-        return Deviation("shape", f"its parents have to be the {len(inputs)} inputs, in their order")
+        return Deviation(
+            "shape", translate("its parents have to be the {count} inputs, in their order", count=len(inputs))
+        )
     return None if callable(getattr(result, "rule", None)) else Deviation("type", "it has no rule")
 
 
@@ -54,17 +63,24 @@ def _of_rule(result: Any, op: Callable[..., Any], at: Sequence[float]) -> Deviat
     leaves = [tensor(one, requires_grad=True) for one in at]
     value = op(*leaves)
     if (found := difference(getattr(result, "data", None), value)) is not None:
-        return Deviation(found.kind, f"the data: {found}")
+        return Deviation(found.kind, translate("the data: {found}", found=found))
     given = attempt("its rule", result.rule, _INCOMING)
     right = [float(numbers_of(one)) * _INCOMING for one in grad(value, leaves)]
     if not isinstance(given, tuple | list) or len(given) != len(right):
-        return Deviation("shape", f"its rule has to give {len(right)} gradient{'s' * (len(right) > 1)}, as a tuple")
+        return Deviation(
+            "shape",
+            translate(
+                "its rule has to give {count} gradient{plural}, as a tuple",
+                count=len(right),
+                plural="s" * (len(right) > 1),
+            ),
+        )
     if is_near(given, [one / _INCOMING for one in right]):
         return Deviation("factor", "its rule forgets the incoming gradient g: it gives the local slope alone")
     if len(right) == 2 and right[0] != right[1] and is_near(given, right[::-1]):
         return Deviation("order", "the two gradients of its rule have changed places")
     found = difference(list(given), right)
-    return None if found is None else Deviation(found.kind, f"what its rule gives: {found}")
+    return None if found is None else Deviation(found.kind, translate("what its rule gives: {found}", found=found))
 
 
 # 3.2: a topological order.
@@ -108,11 +124,11 @@ def _orders(answer: Any) -> Deviation | None:
     needs_function(answer, "topological(root)")
     for text, nodes in _graphs():
         root, needed = nodes[-1], _above(nodes[-1])
-        given = attempt(f"topological for {text}", answer, root)
+        given = attempt(translate("topological for {reason}", reason=text), answer, root)
         if not isinstance(given, list | tuple):
             return Deviation("type", "a list of values is expected: does the function end with return?")
         if (found := _of_order(list(given), needed)) is not None:
-            return Deviation(found.kind, f"topological for {text}: {found}")
+            return Deviation(found.kind, translate("topological for {reason}: {found}", reason=text, found=found))
     return None
 
 
@@ -123,25 +139,51 @@ def _above(root: Node) -> set[Node]:
 def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
     if strange := [one for one in given if not isinstance(one, Node)]:
         one = strange[0]
-        what = "a name" if isinstance(one, str) else "None" if one is None else f"a value of type {kind_of(one)}"
-        return Deviation("type", f"{what} is in the list: give the values themselves, root and its parents")
+        what = (
+            "a name"
+            if isinstance(one, str)
+            else "None"
+            if one is None
+            else translate("a value of type {kind}", kind=kind_of(one))
+        )
+        return Deviation(
+            "type", translate("{what} is in the list: give the values themselves, root and its parents", what=what)
+        )
     if strangers := [one for one in given if one not in needed]:
-        return Deviation("element", f"{strangers[0]} is in the list, and root does not depend on it: is the list empty "
-                         "at the beginning of each call?")  # fmt: skip
+        return Deviation(
+            "element",
+            translate(
+                "{strangers} is in the list, and root does not depend on it: is the list empty "
+                "at the beginning of each call?",
+                strangers=strangers[0],
+            ),
+        )
     if len(set(map(id, given))) < len(given):
         twice = next(one for at, one in enumerate(given) if one in given[:at])
-        return Deviation("element", f"{twice} is in the list more than once: remember which values were visited")
+        return Deviation(
+            "element",
+            translate("{twice} is in the list more than once: remember which values were visited", twice=twice),
+        )
     if len(given) < len(needed):
         missing = sorted(repr(one) for one in needed - set(given))
-        return Deviation("shape", f"{', '.join(missing)} is missing: each value that the root depends on is needed")
+        return Deviation(
+            "shape",
+            translate("{names} is missing: each value that the root depends on is needed", names=", ".join(missing)),
+        )
     place = {one: at for at, one in enumerate(given)}
     wrong = [(one, parent) for one in given for parent in one.parents if place[parent] > place[one]]
     if not wrong:
         return None
     if all(place[parent] > place[one] for one in given for parent in one.parents):
         return Deviation("order", "the list is turned around: the root comes last, and each value after its parents")
-    return Deviation("order", f"{wrong[0][0]} comes before {wrong[0][1]}, which is its parent: add a value to the list "
-                     "only after all of its parents")  # fmt: skip
+    return Deviation(
+        "order",
+        translate(
+            "{wrong} comes before {parent}, which is its parent: add a value to the list only after all of its parents",
+            wrong=wrong[0][0],
+            parent=wrong[0][1],
+        ),
+    )
 
 
 # 3.3: a random check.
@@ -149,42 +191,71 @@ def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
 _TRIES = 12
 """How often each claim is judged: a function that looks at too few points is right only sometimes."""
 
-_CLAIMS: tuple[tuple[str, Callable[[float], float], Callable[[float], float], bool], ...] = (
-    ("x * x with 2 * x", lambda x: x * x, lambda x: 2 * x, True),
-    ("tanh(x) with 1 - tanh(x) ** 2", math.tanh, lambda x: 1 - math.tanh(x) ** 2, True),
-    ("exp(x) with exp(x)", math.exp, math.exp, True),
-    ("1000 * x with 1000", lambda x: 1000 * x, lambda _: 1000.0, True),
-    ("x * x with x", lambda x: x * x, lambda x: x, False),
-    ("x ** 3 with -3 * x * x", lambda x: x**3, lambda x: -3 * x * x, False),
-    ("tanh(x) with 1 - tanh(x)", math.tanh, lambda x: 1 - math.tanh(x), False),
-    ("sin(x) with 1.02 * cos(x)", math.sin, lambda x: 1.02 * math.cos(x), False),
-    ("abs(x) with 1", abs, lambda _: 1.0, False),
-    ("x * abs(x) with 2 * x", lambda x: x * abs(x), lambda x: 2 * x, False),
-    ("max(x, 0) with 0", lambda x: max(x, 0.0), lambda _: 0.0, False),
+_CLAIMS: tuple[tuple[str, str, Callable[[float], float], Callable[[float], float], bool], ...] = (
+    ("x * x", "2 * x", lambda x: x * x, lambda x: 2 * x, True),
+    ("tanh(x)", "1 - tanh(x) ** 2", math.tanh, lambda x: 1 - math.tanh(x) ** 2, True),
+    ("exp(x)", "exp(x)", math.exp, math.exp, True),
+    ("1000 * x", "1000", lambda x: 1000 * x, lambda _: 1000.0, True),
+    ("x * x", "x", lambda x: x * x, lambda x: x, False),
+    ("x ** 3", "-3 * x * x", lambda x: x**3, lambda x: -3 * x * x, False),
+    ("tanh(x)", "1 - tanh(x)", math.tanh, lambda x: 1 - math.tanh(x), False),
+    ("sin(x)", "1.02 * cos(x)", math.sin, lambda x: 1.02 * math.cos(x), False),
+    ("abs(x)", "1", abs, lambda _: 1.0, False),
+    ("x * abs(x)", "2 * x", lambda x: x * abs(x), lambda x: 2 * x, False),
+    ("max(x, 0)", "0", lambda x: max(x, 0.0), lambda _: 0.0, False),
 )
 
 
 def _checker(answer: Any) -> Deviation | None:
     needs_function(answer, "is_right(function, slope)")
-    for text, function, slope, right in _CLAIMS:
-        verdicts = [truth_of(attempt(f"is_right for {text}", answer, function, slope)) for _ in range(_TRIES)]
+    for text, of, function, slope, right in _CLAIMS:
+        claim = translate("{function} with {slope}", function=text, slope=of)
+        said = translate("is_right for {claim}", claim=claim)
+        verdicts = [truth_of(attempt(said, answer, function, slope)) for _ in range(_TRIES)]
         if None in verdicts:
             return Deviation("type", "True or False is expected: does the function end with return?")
-        if all(said is right for said in verdicts):
-            continue
-        if right:
-            text = f"it refuses {text}, which is right. Does it allow a small error, in proportion to the slope? A "
-            return Deviation("rounding", f"{text}nudged slope never agrees with a formula in the last digits")
-        if 0 < (many := sum(map(bool, verdicts))) < _TRIES:
-            text = f"it accepts {text}, which is wrong, in {many} of {_TRIES} calls: a wrong slope may agree at some x"
-            return Deviation("element", f"{text}. Draw 20 random points, and refuse it if one of them disagrees")
-        if text.startswith(("abs", "max", "x * abs")):
-            text = f"it accepts {text}, which is wrong for half of all x: draw random points of both signs"
-            return Deviation("element", f"{text}, and several of them")
-        if "1.02" in text:
-            return Deviation("rounding", f"it accepts {text}, which is 2 % off: an error by nudging is much smaller")
-        return Deviation("numbers", f"it accepts {text}, which is wrong")
+        if any(verdict is not right for verdict in verdicts):
+            return _misjudged(claim, of, sum(map(bool, verdicts)), right=right)
     return None
+
+
+def _misjudged(claim: str, of: str, many: int, *, right: bool) -> Deviation:
+    """The explanation for a wrong verdict on a claim, which ``many`` of the calls called right."""
+    if right:
+        return Deviation(
+            "rounding",
+            translate(
+                "it refuses {claim}, which is right. Does it allow a small error, in proportion to the slope? A nudged "
+                "slope never agrees with a formula in the last digits",
+                claim=claim,
+            ),
+        )
+    if many < _TRIES:
+        return Deviation(
+            "element",
+            translate(
+                "it accepts {claim}, which is wrong, in {many} of {tries} calls: a wrong slope may agree at some x. "
+                "Draw 20 random points, and refuse it if one of them disagrees",
+                claim=claim,
+                many=many,
+                tries=_TRIES,
+            ),
+        )
+    if claim.startswith(("abs", "max", "x * abs")):
+        return Deviation(
+            "element",
+            translate(
+                "it accepts {claim}, which is wrong for half of all x: draw random points of both signs, and several "
+                "of them",
+                claim=claim,
+            ),
+        )
+    if "1.02" in of:
+        return Deviation(
+            "rounding",
+            translate("it accepts {claim}, which is 2 % off: an error by nudging is much smaller", claim=claim),
+        )
+    return Deviation("numbers", translate("it accepts {claim}, which is wrong", claim=claim))
 
 
 EXERCISES = (

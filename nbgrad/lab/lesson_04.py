@@ -11,6 +11,7 @@ from nbgrad.core.engine.broadcast import reduction
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.tensor.comparison import UNREADABLE, Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, in_order, is_near
 from nbgrad.lab.running import attempt
@@ -39,17 +40,25 @@ def _sums(shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
 def _marks(answer: Any) -> Deviation | None:
     marks = MARKS()
     names = list(marks)
-    expected = f"four marks are expected: a list in the order {', '.join(names)}, or a dict"
+    expected = translate("four marks are expected: a list in the order {names}, or a dict", names=", ".join(names))
     given = in_order(answer, names, expected)
     if isinstance(given, Deviation):
         return given
     if len(given) != len(names):
-        return Deviation("shape", f"{len(given)} marks were given, and {len(names)} are expected: {', '.join(names)}")
+        return Deviation(
+            "shape",
+            translate(
+                "{count} marks were given, and {total} are expected: {names}",
+                count=len(given),
+                total=len(names),
+                names=", ".join(names),
+            ),
+        )
     if all(_mark(_one_less(one), *marks[name]) is None for name, one in zip(names, given, strict=True)):
         return Deviation("shifted", "every mark is right, if dimensions are counted from 1: they are counted from 0")
     for name, one in zip(names, given, strict=True):
         if (found := _mark(one, *marks[name])) is not None:
-            return Deviation(found.kind, f"the mark of {name}: {found}")
+            return Deviation(found.kind, translate("the mark of {name}: {found}", name=name, found=found))
     return None
 
 
@@ -57,12 +66,20 @@ def _mark(answer: Any, shape: tuple[int, ...], own: tuple[int, ...]) -> Deviatio
     dims = _dims(answer)
     if dims is None:
         shown = repr(answer[:40]) if isinstance(answer, str) else f"{answer:g}" if isinstance(answer, float) else "it"
-        return Deviation("type", f"{shown} names no dimensions: write (0,), or 'sum dim 0'")
+        return Deviation("type", translate("{shown} names no dimensions: write (0,), or 'sum dim 0'", shown=shown))
     if outside := [dim for dim in dims if not -len(shape) <= dim < len(shape)]:
         sizes = tuple(dims) == own  # a shape in the place of dimensions
         counted = ": dimensions are counted from 0" if outside == [len(shape)] else ""
         counted = ": that is the shape of this input, and dimensions are asked for" if sizes else counted
-        return Deviation("shape", f"x has {len(shape)} dimensions, and none with the number {outside[0]}{counted}")
+        return Deviation(
+            "shape",
+            translate(
+                "x has {count} dimensions, and none with the number {outside}{counted}",
+                count=len(shape),
+                outside=outside[0],
+                counted=counted,
+            ),
+        )
     said, right = {dim % len(shape) for dim in dims}, set(_sums(shape, own))
     if said == right:
         return None
@@ -125,7 +142,13 @@ def _unbroadcasts() -> list[Case]:
         gradient = tensor(torch.randn(shape, generator=generator, dtype=torch.float64))
         leaf = tensor(torch.zeros(own, dtype=torch.float64), requires_grad=True)
         (leaf + tensor(torch.zeros(shape, dtype=torch.float64))).backward(gradient)
-        cases.append(Case((gradient, own), leaf.grad, f"unbroadcast of a gradient of shape {shape} to {own}"))
+        cases.append(
+            Case(
+                (gradient, own),
+                leaf.grad,
+                translate("unbroadcast of a gradient of shape {shape} to {own}", shape=shape, own=own),
+            )
+        )
     return cases
 
 
@@ -155,7 +178,13 @@ def _losses() -> list[Case]:
         prediction = tensor(values, requires_grad=True)
         target = tensor(torch.randn(count, generator=generator, dtype=torch.float64))
         right = ((values.flatten() - target.data) ** 2).mean()
-        cases.append(Case((prediction, target), right, f"repaired for predictions ({count}, 1) and targets ({count},)"))
+        cases.append(
+            Case(
+                (prediction, target),
+                right,
+                translate("repaired for predictions ({count}, 1) and targets ({count},)", count=count),
+            )
+        )
     return cases
 
 
@@ -166,8 +195,11 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         count = len(target)
         return Deviation(
             "shape",
-            f"it is the mean of {count} * {count} numbers: each prediction still meets every target, since "
-            f"({count}, 1) and ({count},) broadcast to ({count}, {count})",
+            translate(
+                "it is the mean of {count} * {count} numbers: each prediction still meets every target, since "
+                "({count}, 1) and ({count},) broadcast to ({count}, {count})",
+                count=count,
+            ),
         )
     if table.numel() > 1 and difference(got, table.sum()) is None:
         return Deviation("shape", "it is a sum over pairs of each prediction with every target")
@@ -180,7 +212,10 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         return Deviation("numbers", "it is the mean of the absolute differences: the loss has their squares")
     for factor, words in ((2, "half of"), (0.5, "twice")):
         if is_near(got, case.right / factor):
-            return Deviation("factor", f"it is {words} what it should be: the mean of the squares, without a factor")
+            return Deviation(
+                "factor",
+                translate("it is {words} what it should be: the mean of the squares, without a factor", words=words),
+            )
     return None
 
 
@@ -199,10 +234,16 @@ def _history(answer: Any) -> Deviation | None:
             (slope,) = grad(loss, [prediction], allow_unused=True)
         if slope is None:
             text = "the number is right, but no gradient reaches prediction"
-            return Deviation("zero", f"{case.said}: {text}: item, float and detach drop its history")
+            return Deviation(
+                "zero",
+                translate("{said}: {reason}: item, float and detach drop its history", said=case.said, reason=text),
+            )
         (right,) = grad(((prediction.squeeze(-1) - target) ** 2).mean(), [prediction])
         if (found := difference(slope, right)) is not None:
-            return Deviation(found.kind, f"{case.said}: the number is right, but the gradient of prediction is not")
+            return Deviation(
+                found.kind,
+                translate("{said}: the number is right, but the gradient of prediction is not", said=case.said),
+            )
     return None
 
 

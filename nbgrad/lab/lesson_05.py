@@ -8,6 +8,7 @@ import torch
 
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import is_near, needs_function
 from nbgrad.lab.running import attempt
@@ -126,12 +127,19 @@ def _accumulates(answer: Any) -> Deviation | None:
     said = f"accumulate(model, images, labels, {_CHUNKS})"
     attempt(said, answer, watched, images, labels, _CHUNKS)
     if not watched.seen:
-        return Deviation("zero", f"{said} never calls the model")
+        return Deviation("zero", translate("{said} never calls the model", said=said))
     size = _COUNT // _CHUNKS
     if max(watched.seen) > size:
-        return Deviation("shape", f"the model got {max(watched.seen)} images at once: cut {_COUNT} images into "
-            f"{_CHUNKS} chunks "
-                         f"of {size}")  # fmt: skip
+        return Deviation(
+            "shape",
+            translate(
+                "the model got {most} images at once: cut {total} images into {chunks} chunks of {size}",
+                most=max(watched.seen),
+                total=_COUNT,
+                chunks=_CHUNKS,
+                size=size,
+            ),
+        )
     if any(difference(one, old) for one, old in zip(net.parameters(), _network().parameters(), strict=True)):
         return Deviation("offset", "the parameters have moved: accumulate leaves gradients in .grad, and makes no step")
     found = _of_gradient(_flat(net), images, labels)
@@ -144,12 +152,21 @@ def _of_chunks(seen: list[int]) -> Deviation | None:
     """Whether a wrong gradient comes from the wrong images: ``seen`` has how many the model got each time."""
     if sum(seen) < _COUNT:
         text = "do the chunks have all of them, and is there no return inside of the loop?"
-        return Deviation("shape", f"the model got {sum(seen)} of the {_COUNT} images: {text}")
+        return Deviation(
+            "shape",
+            translate(
+                "the model got {count} of the {total} images: {reason}", count=sum(seen), total=_COUNT, reason=text
+            ),
+        )
     if set(seen) == {_CHUNKS}:
         return Deviation(
             "shape",
-            f"the model got {len(seen)} chunks of {_CHUNKS} images: chunks is the number of chunks, and not how many "
-            "images each has",
+            translate(
+                "the model got {count} chunks of {chunks} images: chunks is the number of chunks, and not how many "
+                "images each has",
+                count=len(seen),
+                chunks=_CHUNKS,
+            ),
         )
     return None
 
@@ -167,21 +184,30 @@ def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation
     if difference(got, last) is None or difference(got, last / _CHUNKS) is None:
         return Deviation("row", "only the gradient of the last chunk is there: nothing may clear it between two chunks")
     if difference(got, mean * _CHUNKS) is None:
-        return Deviation("factor", f"the gradient is {_CHUNKS} times too large: each chunk's loss is a mean over "
-            f"its own "
-                         "images, and their sum is not the mean over all")  # fmt: skip
+        return Deviation(
+            "factor",
+            translate(
+                "the gradient is {chunks} times too large: each chunk's loss is a mean over "
+                "its own "
+                "images, and their sum is not the mean over all",
+                chunks=_CHUNKS,
+            ),
+        )
     if difference(got, mean * _COUNT) is None:
         return Deviation("factor", "the gradient is that of a sum over all images: the loss has to be a mean over them")
     for count, what in ((_COUNT, "all images"), (size, "the images of a chunk")):
         if difference(got, mean * _CHUNKS / count) is None:
-            text = (
-                f"each loss is divided by the number of {what}: it is a mean already, so divide by the number of chunks"
+            text = translate(
+                "each loss is divided by the number of {what}: it is a mean already, so divide by the number of chunks",
+                what=what,
             )
             return Deviation("factor", text)
     if difference(got, mean / _CHUNKS) is None:
-        return Deviation("factor", f"the gradient is {_CHUNKS} times too small: it is divided twice")
+        return Deviation(
+            "factor", translate("the gradient is {chunks} times too small: it is divided twice", chunks=_CHUNKS)
+        )
     found = difference(got, mean)
-    return None if found is None else Deviation(found.kind, f"the gradient: {found}")
+    return None if found is None else Deviation(found.kind, translate("the gradient: {found}", found=found))
 
 
 # 5.3: repair a loop.
@@ -226,12 +252,15 @@ def _repaired(answer: Any) -> Deviation | None:
         before = _loss(net, images, labels)
         losses.append(attempt(said, answer, net, optimizer, images, labels))
         if losses[-1] is None:
-            return Deviation("type", f"{said} gives None: it has to return the loss")
+            return Deviation("type", translate("{said} gives None: it has to return the loss", said=said))
         if (found := difference(losses[-1], before)) is not None and len(losses) == 1:
             after = difference(losses[-1], _loss(net, images, labels)) is None
             text = "it is the loss after the step: return the loss that backward was called on"
             said = "the loss that it returns is not the cross entropy of the batch"
-            return Deviation("shifted" if after else found.kind, f"{said}: {text if after else found}")
+            return Deviation(
+                "shifted" if after else found.kind,
+                translate("{said}: {reason}", said=said, reason=text if after else found),
+            )
     got = torch.cat([numbers_of(one).flatten() for one in net.parameters()])
     if difference(got, _trained("zfbs")) is None:
         return None

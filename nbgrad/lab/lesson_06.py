@@ -10,6 +10,7 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, is_near, number_of
 from nbgrad.lab.running import attempt
@@ -27,7 +28,7 @@ def _batch(count: int, size: float) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows"
+    return "1 row" if count == 1 else translate("{count} rows", count=count)
 
 
 # 6.1: the gradient of cross entropy.
@@ -39,7 +40,13 @@ def _slopes() -> list[Case]:
         scores, labels = _batch(count, size)
         leaf = tensor(scores.clone(), requires_grad=True)
         (right,) = grad(cross_entropy(leaf, tensor(labels)), [leaf])
-        cases.append(Case((tensor(scores), tensor(labels)), right, f"gradient(scores, labels) for {_rows(count)}"))
+        cases.append(
+            Case(
+                (tensor(scores), tensor(labels)),
+                right,
+                translate("gradient(scores, labels) for {rows}", rows=_rows(count)),
+            )
+        )
     return cases
 
 
@@ -83,7 +90,9 @@ def _losses() -> list[Case]:
     for count, size in ((1, 1.0), (5, 2.0), (5, 1000.0), (5, -2000.0)):
         scores, labels = _batch(count, size)
         right = cross_entropy(tensor(scores), tensor(labels))
-        said = f"stable_loss(scores, labels) for {_rows(count)} of scores of size {abs(size):g}"
+        said = translate(
+            "stable_loss(scores, labels) for {rows} of scores of size {count:g}", rows=_rows(count), count=abs(size)
+        )
         cases.append(Case((tensor(scores), tensor(labels)), right, said))
     return cases
 
@@ -134,7 +143,9 @@ def _stable(answer: Any) -> Deviation | None:
     names = {record.op.name for record in graph.records if record.op is not None}
     kept.clear()  # the graph lives as long as its result
     if ready := names & _READY:
-        return Deviation("element", f"{min(ready)} does the work: write it with exp, log and sums")
+        return Deviation(
+            "element", translate("{function} does the work: write it with exp, log and sums", function=min(ready))
+        )
     return None
 
 
@@ -156,7 +167,7 @@ def _floors(answer: Any) -> Deviation | None:
     if value is None:
         return difference(answer, right)
     classes = _CLASSES()["classes"]
-    others = f"of the second softmax: there are {classes - 1} others"
+    others = translate("of the second softmax: there are {count} others", count=classes - 1)
     for wrong, kind, text in (
         (0.0, "zero", "scores without a limit can reach this loss: here the scores are probabilities, at most 1"),
         (
@@ -171,8 +182,12 @@ def _floors(answer: Any) -> Deviation | None:
             "factor",
             "that is the logarithm to the base 10: log in math and in nbgrad is the natural one, to the base e",
         ),
-        (log((e + 1) / e), "numbers", f"one of the other classes is in the sum {others}"),
-        (log((e + classes) / e), "numbers", f"{classes} other classes are in the sum {others}"),
+        (log((e + 1) / e), "numbers", translate("one of the other classes is in the sum {others}", others=others)),
+        (
+            log((e + classes) / e),
+            "numbers",
+            translate("{classes} other classes are in the sum {others}", classes=classes, others=others),
+        ),
         (e**-right, "numbers", "that is the probability after the second softmax: take minus its logarithm"),
     ):
         if abs(value - wrong) < 2e-3:

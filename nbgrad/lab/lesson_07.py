@@ -8,6 +8,7 @@ import torch
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.tensor.comparison import Deviation, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, GradientsJudge, is_near, slip
 from nbgrad.nn.functional import cross_entropy
@@ -70,7 +71,13 @@ def _norms() -> list[Case]:
         y = _normalized(x) * gamma
         (right,) = grad(y, [x], g.detach())
         arguments = tuple(tensor(one.data.clone()) for one in (g, x, gamma))
-        cases.append(Case(arguments, right, f"bn_backward(g, x, gamma) for shape ({rows}, {columns})"))
+        cases.append(
+            Case(
+                arguments,
+                right,
+                translate("bn_backward(g, x, gamma) for shape ({rows}, {columns})", rows=rows, columns=columns),
+            )
+        )
     return cases
 
 

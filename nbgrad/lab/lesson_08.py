@@ -11,6 +11,7 @@ from nbgrad.core.ops import relu, sigmoid, tanh
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.comparison import Deviation, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, needs_function, number_of
 from nbgrad.lab.running import Refused, attempt
@@ -76,7 +77,10 @@ def _kept(answer: Any) -> Deviation | None:
         value = number_of(attempt(case.said, answer, *case.arguments))
         if value is None or value <= 0 or abs(math.log(value / case.right)) > 1e-3:
             told = None if value is None else _about_left(value, case)
-            return Deviation("numbers", f"{case.said}: {told or 'it is right for few layers only'}")
+            return Deviation(
+                "numbers",
+                translate("{said}: {reason}", said=case.said, reason=told or "it is right for few layers only"),
+            )
     return None
 
 
@@ -97,10 +101,14 @@ def _cured(answer: Any) -> Deviation | None:
     labels = torch.randint(10, (64,), generator=generator)
     net = attempt(f"deep_cured({_LAYERS})", answer, _LAYERS)
     if not isinstance(net, Module):
-        return Deviation("type", f"deep_cured({_LAYERS}) has to give a network, a Module: is there a return?")
+        return Deviation(
+            "type",
+            translate("deep_cured({layers}) has to give a network, a Module: is there a return?", layers=_LAYERS),
+        )
     kind = next((one.dtype for one in net.parameters()), torch.float64)
     images = tensor(x.to(kind))
-    return attempt(f"the network of deep_cured({_LAYERS})", _of_network, net, images, tensor(labels))  # type: ignore[no-any-return]
+    said = translate("the network of deep_cured({layers})", layers=_LAYERS)
+    return attempt(said, _of_network, net, images, tensor(labels))  # type: ignore[no-any-return]
 
 
 def _size_of(values: Tensor) -> float:
@@ -131,7 +139,10 @@ class _Seen:
             return None
         return Deviation(
             "factor" if math.isfinite(self.size) else "not finite",
-            f"inside of a fresh network values have the size {self.size:.1e}: they grow from block to block",
+            translate(
+                "inside of a fresh network values have the size {size:.1e}: they grow from block to block",
+                size=self.size,
+            ),
         )
 
 
@@ -143,21 +154,40 @@ def _of_network(net: Module, images: Tensor, labels: Tensor) -> Deviation | None
     if (found := seen.grown()) is not None:
         return found
     if not isinstance(scores, Tensor):
-        return Deviation("type", f"the network gives {kind_of(scores)}, where a tensor is expected")
+        return Deviation(
+            "type", translate("the network gives {kind}, where a tensor is expected", kind=kind_of(scores))
+        )
     if tuple(scores.shape) != (64, 10):
-        return Deviation("shape", f"for images of shape (64, 64) it gives {tuple(scores.shape)}: (64, 10) is expected")
+        return Deviation(
+            "shape",
+            translate("for images of shape (64, 64) it gives {shape}: (64, 10) is expected", shape=tuple(scores.shape)),
+        )
     inner = [one for one in net.parameters() if tuple(one.shape) == (_WIDTH, _WIDTH)]
     if len(inner) < _LAYERS:
         return Deviation(
-            "shape", f"it has {len(inner)} weights of shape ({_WIDTH}, {_WIDTH}): one in each of {_LAYERS} layers is "
-            "expected, so that the network is still the one to cure"
-        )  # fmt: skip
+            "shape",
+            translate(
+                "it has {count} weights of shape ({width}, {width}): one in each of {layers} layers is expected, so "
+                "that the network is still the one to cure",
+                count=len(inner),
+                width=_WIDTH,
+                layers=_LAYERS,
+            ),
+        )
     if bent < _LAYERS:
-        return Deviation("element", f"it has {bent} ReLU: one in each of {_LAYERS} layers is expected")
+        return Deviation(
+            "element",
+            translate("it has {bent} ReLU: one in each of {layers} layers is expected", bent=bent, layers=_LAYERS),
+        )
     cross_entropy(scores, labels).backward()
     sizes = [0.0 if one.grad is None else float(numbers_of(one.grad).norm()) for one in inner]
     if (dead := sizes.count(0.0)) > 0:
-        return Deviation("zero", f"{dead} of the {_LAYERS} layers get no gradient at all: they cannot learn")
+        return Deviation(
+            "zero",
+            translate(
+                "{dead} of the {layers} layers get no gradient at all: they cannot learn", dead=dead, layers=_LAYERS
+            ),
+        )
     others = [numbers_of(one.grad) for one in net.parameters() if one.grad is not None and one.grad.ndim == 2]
     if max(float(one.norm()) for one in others) / min(sizes) > 1e4:
         return Deviation(
@@ -197,11 +227,14 @@ def _after_steps(net: Module, images: Tensor, labels: Tensor, size: float) -> De
         losses.append(float(numbers_of(loss)))
     if not all(map(math.isfinite, losses)):
         step = next(at for at, one in enumerate(losses) if not math.isfinite(one))
-        return Deviation("not finite", f"after {step} steps of training the loss is NaN or Inf")
+        return Deviation("not finite", translate("after {step} steps of training the loss is NaN or Inf", step=step))
     if losses[-1] > losses[0] + 1:
         text = "what the blocks add is still too large, or changes too much in a step"
-        scores = f"The scores of the fresh network have the size {size:.2g}"
-        return Deviation("numbers", f"in twenty steps the loss rises by more than 1: {text}. {scores}")
+        scores = translate("The scores of the fresh network have the size {size:.2g}", size=size)
+        return Deviation(
+            "numbers",
+            translate("in twenty steps the loss rises by more than 1: {reason}. {scores}", reason=text, scores=scores),
+        )
     return None
 
 
@@ -233,7 +266,7 @@ def _moments(activation: Callable[[Any], Any]) -> tuple[float, float]:
 
 
 def _gains() -> list[Case]:
-    return [Case((one,), _moments(one)[0] ** -0.5, f"gain({name})") for name, one in _ACTIVATIONS]
+    return [Case((one,), _moments(one)[0] ** -0.5, f"gain({translate(name)})") for name, one in _ACTIVATIONS]
 
 
 def _about_gain(got: Any, case: Case) -> Deviation | None:
@@ -265,7 +298,10 @@ def _measured(answer: Any) -> Deviation | None:
     except Refused as error:
         if "numpy.ndarray" not in (text := error.deviation.text):
             raise
-        return Deviation("raised", f"{text}. Make the numbers with nbgrad.randn: the activation needs a tensor")
+        return Deviation(
+            "raised",
+            translate("{reason}. Make the numbers with nbgrad.randn: the activation needs a tensor", reason=text),
+        )
     if found is None or found.kind == "rounding":
         counts: list[int] = []
 
@@ -275,7 +311,11 @@ def _measured(answer: Any) -> Deviation | None:
 
         attempt("gain(activation)", answer, counted)
         if 0 < (many := sum(counts)) < _MANY:
-            few = f"gain is measured on {many:,} numbers, where chance moves it: {_MANY:,} or more are asked for"
+            few = translate(
+                "gain is measured on {many:,} numbers, where chance moves it: {least:,} or more are asked for",
+                many=many,
+                least=_MANY,
+            )
             return Deviation("numbers", few)
     return found
 

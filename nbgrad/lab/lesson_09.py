@@ -8,6 +8,7 @@ import torch
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, is_near, needs_function, slope_of, truth_of
 from nbgrad.lab.running import attempt
@@ -65,7 +66,7 @@ def _judged(answer: Any, form: str, memory: int, right: list[torch.Tensor], wron
         ):
             return Deviation(kind, text)
     found = difference(places[at], right[at])
-    text = f"after step {at + 1} the parameter is wrong: {found}"
+    text = translate("after step {step} the parameter is wrong: {found}", step=at + 1, found=found)
     return None if found is None else Deviation(found.kind, text)
 
 
@@ -76,14 +77,25 @@ def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
     for step, gradient in enumerate(_gradients(), 1):
         given = attempt(form, update, w, tensor(gradient.clone()), *kept, *([step] if memory == 2 else []))
         if not isinstance(given, tuple | list) or len(given) != memory + 1:
-            return Deviation("shape", f"{form} has to give {memory + 1} tensors: the parameter and what is remembered")
+            return Deviation(
+                "shape",
+                translate(
+                    "{form} has to give {count} tensors: the parameter and what is remembered",
+                    form=form,
+                    count=memory + 1,
+                ),
+            )
         try:
             w, *kept = (tensor(numbers_of(one)) for one in given)
         except NoNumbers as error:
             return Deviation("type", f"{form}: {error}")
         if any(one.shape != (3,) for one in (w, *kept)):
             return Deviation(
-                "shape", f"each tensor has to keep its shape (3,), and {[tuple(one.shape) for one in (w, *kept)]} came"
+                "shape",
+                translate(
+                    "each tensor has to keep its shape (3,), and {shapes} came",
+                    shapes=[tuple(one.shape) for one in (w, *kept)],
+                ),
             )
         places.append(w.clone())
     return places
@@ -228,7 +240,7 @@ def _updates(graph: AutogradGraph) -> list[float]:
 def _trainings() -> list[Case]:
     graphs = [(said, _recorded(rates)) for said, rates in _RATES]
     return [
-        Case((graph,), max(_updates(graph)) > FAR, f"too_large(graph) for a training with {said}")
+        Case((graph,), max(_updates(graph)) > FAR, translate("too_large(graph) for a training with {said}", said=said))
         for said, graph in graphs
     ]
 

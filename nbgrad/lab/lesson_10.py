@@ -8,6 +8,7 @@ import torch
 from nbgrad.core.functional.grad import grad
 from nbgrad.core.tensor.comparison import Deviation, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, GradientsJudge, ValuesJudge, is_near, number_of, slip
 from nbgrad.nn.convolution import Conv2d
@@ -77,18 +78,23 @@ def _counted(answer: Any) -> Deviation | None:
         pixels = size * size
         right, slips = _counts(), {
             "conv": ((9 * kernels, "the bias of each kernel is missing"),
-                     (9 * kernels + 1, f"each of the {kernels} kernels has a bias of its own"),
-                     (10, f"that is one kernel, and there are {kernels}")),
+                     (9 * kernels + 1,
+                      translate("each of the {kernels} kernels has a bias of its own", kernels=kernels)),
+                     (10, translate("that is one kernel, and there are {kernels}", kernels=kernels))),
             "linear": ((pixels * kernels * pixels, "the bias of each output is missing"),
-                       ((pixels + 1) * kernels, f"that is a layer with {kernels} outputs: the convolution has as many "
-                        "numbers at each place")),
+                       ((pixels + 1) * kernels,
+                        translate("that is a layer with {kernels} outputs: the convolution has as many numbers at each "
+                                  "place", kernels=kernels))),
             "uses": (((size - 2) ** 2, "that is without padding: with padding=1 the kernel lies on every pixel"),
                      (9, "that is the number of weights in a kernel: count the places that it lies on")),
         }  # fmt: skip
         for name, listed in slips.items():
             for wrong, text in listed:
                 if name in answer and number_of(answer[name]) == wrong != right[name]:
-                    return Deviation("offset" if name != "uses" else "numbers", f"the number of {name}: {text}")
+                    return Deviation(
+                        "offset" if name != "uses" else "numbers",
+                        translate("the number of {name}: {reason}", name=name, reason=text),
+                    )
     return ValuesJudge(_counts, "number", rtol=0)(answer)
 
 

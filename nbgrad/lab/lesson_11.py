@@ -9,6 +9,7 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.ops import tanh
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, is_near, needs_function, slip
 from nbgrad.lab.running import attempt
@@ -77,15 +78,17 @@ def _of_cuts(answer: Any, every: int, count: int) -> Deviation | None:
         return tanh(w * h + x)
 
     right = _run(cell, first, inputs, every)
-    said = f"truncated(cell, h, inputs, {every}) for {count} inputs"
+    said = translate("truncated(cell, h, inputs, {every}) for {count} inputs", every=every, count=count)
     cut.clear()
     got = attempt(said, answer, cell, first, inputs, every)
     if (found := difference(got, right)) is not None:
-        return Deviation(found.kind, f"{said}: the last h: {found}")
+        return Deviation(found.kind, translate("{said}: the last h: {found}", said=said, found=found))
     if len(cut) != count:
-        return Deviation("shape", f"{said}: the cell was called {len(cut)} times")
+        return Deviation("shape", translate("{said}: the cell was called {count} times", said=said, count=len(cut)))
     if not (isinstance(got, Tensor) and got.requires_grad):
-        return Deviation("zero", f"{said}: the last h has no history: it is detached after the last steps, too")
+        return Deviation(
+            "zero", translate("{said}: the last h has no history: it is detached after the last steps, too", said=said)
+        )
     own, wanted = (
         [0.0 if one is None else float(numbers_of(one)) for one in grad(last, [w, first], allow_unused=True)]
         for last in (got, right)
@@ -99,14 +102,24 @@ def _about_places(places: list[int], every: int, count: int, said: str) -> tuple
     """How the steps before which h is cut are wrong: the kind and the sentence."""
     later = [at for at in places if at]
     if later == [at for at in range(1, count) if at % every == 0]:
-        return "shifted", f"{said}: h is cut before step 0, too. The first cut is before the step every"
+        return "shifted", translate(
+            "{said}: h is cut before step 0, too. The first cut is before the step every", said=said
+        )
     if not later:
-        return "offset", f"{said}: the gradient still goes through all steps: nothing is detached"
+        return "offset", translate("{said}: the gradient still goes through all steps: nothing is detached", said=said)
     if len(later) == count - 1:
-        return "element", f"{said}: h is detached before each step, so the gradient goes through the last step only"
+        return "element", translate(
+            "{said}: h is detached before each step, so the gradient goes through the last step only", said=said
+        )
     listed = ", ".join(map(str, places))
-    steps = f"the steps {listed}" if len(places) > 1 else f"step {listed}"
-    return "shifted", f"{said}: h is cut before {steps}. It belongs before every, 2 * every, ..., counted from 0"
+    steps = (
+        translate("the steps {listed}", listed=listed) if len(places) > 1 else translate("step {listed}", listed=listed)
+    )
+    return "shifted", translate(
+        "{said}: h is cut before {steps}. It belongs before every, 2 * every, ..., counted from 0",
+        said=said,
+        steps=steps,
+    )
 
 
 # 11.3: clip.
@@ -121,7 +134,11 @@ def _clips() -> list[Case]:
         right = torch.stack(parts) * limit / max(norm, limit)
         small = " (which is below the limit)" if norm < limit else ""
         cases.append(
-            Case(([tensor(one) for one in parts], limit), right, f"clip of gradients of norm {norm:.3g}{small}")
+            Case(
+                ([tensor(one) for one in parts], limit),
+                right,
+                translate("clip of gradients of norm {norm:.3g}{small}", norm=norm, small=small),
+            )
         )
     return cases
 

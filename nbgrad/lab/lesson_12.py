@@ -7,6 +7,7 @@ import torch
 
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, is_near, needs_function, number_of, slip
 from nbgrad.lab.running import attempt
@@ -28,7 +29,13 @@ def _attentions() -> list[Case]:
     for length, width in ((3, 4), (5, 16)):
         parts = [tensor(_random(generator, length, width) * 2) for _ in range(3)]
         right = scaled_dot_product_attention(parts[0], parts[1], parts[2])
-        cases.append(Case(tuple(parts), numbers_of(right), f"attention(q, k, v) of shape ({length}, {width})"))
+        cases.append(
+            Case(
+                tuple(parts),
+                numbers_of(right),
+                translate("attention(q, k, v) of shape ({length}, {width})", length=length, width=width),
+            )
+        )
     return cases
 
 
@@ -77,7 +84,10 @@ def _about_size(got: Any, case: Case) -> Deviation | None:
             return Deviation(kind, text)
     if abs(size / case.right - 1) < 0.2:
         more = "Measure more pairs, each of numbers of its own"
-        return Deviation("rounding", f"it is off by more than {_CLOSE:.0%}: chance moves it. {more}")
+        return Deviation(
+            "rounding",
+            translate("it is off by more than {tolerance:.0%}: chance moves it. {more}", tolerance=_CLOSE, more=more),
+        )
     if abs(size) < 0.3 * case.right:
         return Deviation("zero", "positive and negative scores cancel in their mean: take the mean of the squares")
     return None
@@ -93,7 +103,9 @@ def _masks() -> list[Case]:
         scores = _random(generator, length, length)
         future = torch.ones(length, length, dtype=torch.bool).triu(1)
         right = scores.masked_fill(future, float("-inf")).softmax(1)
-        cases.append(Case((tensor(scores),), right, f"causal(scores) of shape ({length}, {length})"))
+        cases.append(
+            Case((tensor(scores),), right, translate("causal(scores) of shape ({length}, {length})", length=length))
+        )
     return cases
 
 
@@ -136,7 +148,13 @@ def _pairs() -> list[Case]:
         places = range(count - _LENGTH)
         inputs = torch.stack([codes[at : at + _LENGTH] for at in places])
         targets = torch.stack([codes[at + 1 : at + 1 + _LENGTH] for at in places])
-        cases.append(Case((tensor(codes), _LENGTH), torch.stack([inputs, targets]), f"pairs of {count} codes"))
+        cases.append(
+            Case(
+                (tensor(codes), _LENGTH),
+                torch.stack([inputs, targets]),
+                translate("pairs of {count} codes", count=count),
+            )
+        )
     return cases
 
 
@@ -146,18 +164,23 @@ def _paired(answer: Any) -> Deviation | None:
     for case in _pairs():
         given = attempt(case.said, answer, *case.arguments)
         if not isinstance(given, tuple | list) or len(given) != 2:
-            return Deviation("type", f"{form} has to give two tensors: (inputs, targets)")
+            return Deviation("type", translate("{form} has to give two tensors: (inputs, targets)", form=form))
         for name, got, right in zip(("inputs", "targets"), given, case.right, strict=True):
             if (found := difference(got, right)) is not None:
                 told = None if found.kind == "type" else _about_pairs(name, numbers_of(got), case.right)
                 told = told or found
-                return Deviation(told.kind, f"{case.said}: the {name}: {told}")
+                return Deviation(
+                    told.kind, translate("{said}: the {name}: {told}", said=case.said, name=name, told=told)
+                )
     return None
 
 
 def _about_pairs(name: str, got: torch.Tensor, right: torch.Tensor) -> Deviation | None:
     if got.ndim == 2 and len(got) == right.shape[1] + 1:
-        return Deviation("shape", f"there is one row too many: the last window has no next code ({len(got)} rows)")
+        return Deviation(
+            "shape",
+            translate("there is one row too many: the last window has no next code ({count} rows)", count=len(got)),
+        )
     if name == "targets" and is_near(got, right[0]):
         return Deviation("shifted", "they are the inputs: the network would only copy. A target is the next code")
     if name == "targets" and got.ndim == 1 and is_near(got, right[1][:, -1]):
@@ -199,12 +222,27 @@ def _by_heart(answer: Any) -> Deviation | None:
     if not isfinite(after):
         return Deviation("not finite", "the loss is no longer finite: the rate is too large")
     if after > before:
-        return Deviation("sign", f"the loss went up, from {before:.2f} to {after:.2f}: do the steps go against "
-                         "the gradient, and does each place get its own target?")  # fmt: skip
+        return Deviation(
+            "sign",
+            translate(
+                "the loss went up, from {before:.2f} to {after:.2f}: do the steps go against "
+                "the gradient, and does each place get its own target?",
+                before=before,
+                after=after,
+            ),
+        )
     if after > _LEARNED:
-        return Deviation("factor", f"the loss fell from {before:.2f} to {after:.2f} only: this data can be learned by "
-                         f"heart, to less than {_LEARNED:g}. Take more steps, or look whether the gradients of old "
-                         "steps are cleared")  # fmt: skip
+        return Deviation(
+            "factor",
+            translate(
+                "the loss fell from {before:.2f} to {after:.2f} only: this data can be learned by "
+                "heart, to less than {limit:g}. Take more steps, or look whether the gradients of old "
+                "steps are cleared",
+                before=before,
+                after=after,
+                limit=_LEARNED,
+            ),
+        )
     return None
 
 

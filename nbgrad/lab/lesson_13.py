@@ -8,6 +8,7 @@ import torch
 from nbgrad.core.suggestions import kind_of, nearest
 from nbgrad.core.tensor.comparison import Deviation
 from nbgrad.core.tensor.tensor import tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab import clinic
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import needs_function, number_of, truth_of
@@ -32,11 +33,19 @@ def _diagnosed(answer: Any) -> Deviation | None:
     answer = {str(letter).strip().lower(): diagnosis for letter, diagnosis in answer.items()}
     letters = clinic.names()
     if lacking := [letter for letter in letters if letter not in answer]:
-        return Deviation("shape", f"a diagnosis of {', '.join(lacking)} is missing")
+        return Deviation("shape", translate("a diagnosis of {names} is missing", names=", ".join(lacking)))
     said = {letter: str(answer[letter]).strip().lower() for letter in letters}
     if unknown := sorted(set(said.values()) - KINDS):
         meant = nearest(unknown[0], KINDS)
-        return Deviation("type", f"{unknown[0][:40]!r} is no diagnosis: there are {', '.join(sorted(KINDS))}{meant}")
+        return Deviation(
+            "type",
+            translate(
+                "{unknown!r} is no diagnosis: there are {names}{meant}",
+                unknown=unknown[0][:40],
+                names=", ".join(sorted(KINDS)),
+                meant=meant,
+            ),
+        )
     has = {letter: clinic.admit(letter).findings & KINDS for letter in letters}
     wrong = [letter for letter in letters if said[letter] not in has[letter]]
     if not wrong:
@@ -44,17 +53,23 @@ def _diagnosed(answer: Any) -> Deviation | None:
     for one in wrong:
         for other in wrong:
             if one < other and said[one] in has[other] and said[other] in has[one]:
-                return Deviation("order", f"the diagnoses of {one} and {other} have changed places")
+                return Deviation(
+                    "order", translate("the diagnoses of {one} and {other} have changed places", one=one, other=other)
+                )
     if len(set(said.values())) == 1:
         return Deviation("numbers", "every patient got the same diagnosis: they have different faults")
     kind = "element" if len(wrong) == 1 else "numbers"
-    text = (
-        f"{len(wrong)} of {len(letters)} {'is' if len(wrong) == 1 else 'are'} wrong: look again at {', '.join(wrong)}"
+    text = translate(
+        "{count} of {total} {verb} wrong: look again at {names}",
+        count=len(wrong),
+        total=len(letters),
+        verb="is" if len(wrong) == 1 else "are",
+        names=", ".join(wrong),
     )
-    symptoms = (f"{letter}: {_AGAINST[said[letter], one]}" for letter in wrong for one in has[letter]
+    symptoms = (f"{letter}: {translate(_AGAINST[said[letter], one])}" for letter in wrong for one in has[letter]
                 if (said[letter], one) in _AGAINST)  # fmt: skip
     seen = next(symptoms, "")
-    return Deviation(kind, f"{text}. About {seen}" if seen else text)
+    return Deviation(kind, translate("{reason}. About {seen}", reason=text, seen=seen) if seen else text)
 
 
 _AGAINST = {
@@ -122,20 +137,30 @@ def _silent(answer: Any) -> Deviation | None:
     needs_function(answer, "silent(net)")
     for text, net, learn, right in _networks():
         learn(net)
-        given = attempt(f"silent of {text}", answer, net)
+        given = attempt(translate("silent of {reason}", reason=text), answer, net)
         if not isinstance(given, list | tuple | set):
-            why = "does the function end with return?" if given is None else f"it gives {kind_of(given)}"
-            return Deviation("type", f"a list of names is expected: {why}")
+            why = (
+                "does the function end with return?"
+                if given is None
+                else translate("it gives {kind}", kind=kind_of(given))
+            )
+            return Deviation("type", translate("a list of names is expected: {why}", why=why))
         if (found := _of_names(list(given), right, net)) is not None:
-            return Deviation(found.kind, f"silent of {text}: {found}")
+            return Deviation(found.kind, translate("silent of {reason}: {found}", reason=text, found=found))
     return None
 
 
 def _of_names(names: list[Any], right: list[str], net: Any) -> Deviation | None:
     parameters = dict(net.named_parameters())
     if strangers := [one for one in names if not isinstance(one, str) or one not in parameters]:
-        what = repr(strangers[0][:40]) if isinstance(strangers[0], str) else f"a {kind_of(strangers[0])}"
-        return Deviation("type", f"{what} is no name of a parameter: named_parameters() gives them")
+        what = (
+            repr(strangers[0][:40])
+            if isinstance(strangers[0], str)
+            else translate("a {kind}", kind=kind_of(strangers[0]))
+        )
+        return Deviation(
+            "type", translate("{what} is no name of a parameter: named_parameters() gives them", what=what)
+        )
     given = set(names)
     if given == set(right):
         return None
@@ -148,12 +173,19 @@ def _of_names(names: list[Any], right: list[str], net: Any) -> Deviation | None:
     if given == set(right) | frozen:
         return Deviation("element", "a parameter that is frozen, with requires_grad=False, is meant to get none")
     if given - set(right) and not set(right) - given:
-        text = "some of these learn: a gradient counts as none only if all its numbers are 0. One number that is not "
-        return Deviation("element", f"{text}0 is enough to learn, even if the sum of all is 0")
+        return Deviation(
+            "element",
+            "some of these learn: a gradient counts as none only if all its numbers are 0. One number that is not 0 is "
+            "enough to learn, even if the sum of all is 0",
+        )
     missing, many = set(right) - given, given - set(right)
     counts = ((len(missing), "missing"), (len(many), "too many"))
-    text = ", and ".join(f"{count} {'is' if count == 1 else 'are'} {what}" for count, what in counts if count)
-    return Deviation("element", f"of {len(right)} names {text}")
+    text = translate(", and ").join(
+        translate("{count} {verb} {what}", count=count, verb="is" if count == 1 else "are", what=what)
+        for count, what in counts
+        if count
+    )
+    return Deviation("element", translate("of {count} names {reason}", count=len(right), reason=text))
 
 
 # 13.3: where a NaN begins, in a torch network.
@@ -196,10 +228,12 @@ def _minus() -> torch.nn.Linear:
 def _first(answer: Any) -> Deviation | None:
     needs_function(answer, "first_bad(net, x)")
     for text, net, x, right in _sick():
-        given = attempt(f"first_bad of {text}", answer, net, x)
+        given = attempt(translate("first_bad of {reason}", reason=text), answer, net, x)
         place = None if given is None else number_of(given)
         if given is not None and (place is None or isinstance(given, str) or truth_of(given) is not None):
-            return Deviation("type", f"the number of a layer is expected, and not a {kind_of(given)}")
+            return Deviation(
+                "type", translate("the number of a layer is expected, and not a {kind}", kind=kind_of(given))
+            )
         if place != right:
             return _about_place(text, place, right, len(net))
     return None
@@ -207,19 +241,26 @@ def _first(answer: Any) -> Deviation | None:
 
 def _about_place(text: str, given: float | None, right: int | None, count: int) -> Deviation:
     if right is None:
-        return Deviation("type", f"{text} has no bad layer: None is expected")
+        return Deviation("type", translate("{reason} has no bad layer: None is expected", reason=text))
     if given is None:
         what = "the function says that no layer is bad. Does each layer get the result of the one before it?"
         what = "one number that is NaN is enough" if "one number" in text else what
         what = "Inf counts, and not NaN alone" if "infinity" in text else what
-        return Deviation("not finite", f"{text}: {what}")
+        return Deviation("not finite", translate("{reason}: {what}", reason=text, what=what))
     if "one number" in text and given > right:
-        return Deviation("element", f"{text}: one number that is NaN is enough. One layer later all numbers are NaN")
+        return Deviation(
+            "element",
+            translate("{reason}: one number that is NaN is enough. One layer later all numbers are NaN", reason=text),
+        )
     if given == right + 1:
-        return Deviation("shifted", f"{text}: it is one layer too far: layers are counted from 0")
+        return Deviation(
+            "shifted", translate("{reason}: it is one layer too far: layers are counted from 0", reason=text)
+        )
     if given == count - 1:
-        return Deviation("order", f"{text}: that is the last bad layer: the first one is asked for")
-    return Deviation("numbers", f"{text}: it begins in another layer")
+        return Deviation(
+            "order", translate("{reason}: that is the last bad layer: the first one is asked for", reason=text)
+        )
+    return Deviation("numbers", translate("{reason}: it begins in another layer", reason=text))
 
 
 EXERCISES = (

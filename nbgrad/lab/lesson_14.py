@@ -9,6 +9,7 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.ops import cosh, exp, sin
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, computed, is_near, slip, slope_of
 from nbgrad.lab.running import attempt
@@ -39,7 +40,13 @@ def _newtons() -> list[Case]:
     for text, curve, at in _CURVES:
         _, slope, second = _derivatives(curve, at)
         x = tensor(at, dtype=torch.float64, requires_grad=True)
-        cases.append(Case((curve, x), at - slope / second, f"newton(lambda x: {text}, x) at x = {at:g}"))
+        cases.append(
+            Case(
+                (curve, x),
+                at - slope / second,
+                translate("newton(lambda x: {reason}, x) at x = {at:g}", reason=text, at=at),
+            )
+        )
     return cases
 
 
@@ -84,7 +91,7 @@ def _hessians() -> list[Case]:
         slope = slope_of(surface(x), x)
         rows = [numbers_of(grad(slope[row], [x], retain_graph=True)[0]) for row in range(len(at))]
         given = tensor(at, dtype=torch.float64, requires_grad=True)
-        cases.append(Case((surface, given), torch.stack(rows), f"hessian of {text}"))
+        cases.append(Case((surface, given), torch.stack(rows), translate("hessian of {reason}", reason=text)))
     return cases
 
 
@@ -126,14 +133,14 @@ def _op(answer: Any) -> Deviation | None:
         (slope,) = grad(right, [x], tensor(g))
         got = attempt("the forward", apply, x)
         if (found := difference(got, right)) is not None:
-            return Deviation(found.kind, f"the forward: {found}")
+            return Deviation(found.kind, translate("the forward: {found}", found=found))
         if not (isinstance(got, Tensor) and got.requires_grad):
             return Deviation("zero", "the result has no history: is apply that of nbgrad.Function?")
         (own,) = attempt("the backward", grad, got, [x], tensor(g))
         if (found := difference(own, slope)) is not None:
             known = None if found.kind == "type" else _about_backward(own, g, x.data)
             told = known or computed(found)
-            return Deviation(told.kind, f"the backward: {told}")
+            return Deviation(told.kind, translate("the backward: {told}", told=told))
     return None
 
 

@@ -10,6 +10,7 @@ import torch
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.tensor.comparison import Deviation, difference
 from nbgrad.core.tensor.tensor import Tensor, tensor
+from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, is_near, needs_function, slip
 from nbgrad.lab.running import attempt, in_a_thread, raised
@@ -187,7 +188,9 @@ def _hook(answer: Any) -> Deviation | None:
                 told = _about_average(got, [other[step][name] for other in alone], rank)
                 if told is not None:
                     when = " in the second backward" if step else ""
-                    return Deviation(told.kind, f"the gradient of {name}{when}: {told}")
+                    return Deviation(
+                        told.kind, translate("the gradient of {name}{when}: {told}", name=name, when=when, told=told)
+                    )
     return None
 
 
@@ -257,8 +260,15 @@ def _accumulation(answer: Any) -> Deviation | None:
     net, parts = _Counted(_network()), _parts()
     attempt(form, answer, net, _loss, parts)
     if len(net.backwards) != len(parts):
-        return Deviation("numbers", f"there were {len(net.backwards)} backwards for {len(parts)} parts: each part has "
-                         "one, so that its memory is free before the next")  # fmt: skip
+        return Deviation(
+            "numbers",
+            translate(
+                "there were {count} backwards for {total} parts: each part has "
+                "one, so that its memory is free before the next",
+                count=len(net.backwards),
+                total=len(parts),
+            ),
+        )
     if net.waiting > 1:
         return Deviation("order", "the backward of each part belongs before the next forward, which needs its memory")
     if net.backwards != [False] * (len(parts) - 1) + [True]:
@@ -282,8 +292,14 @@ def _about_journeys(backwards: list[bool]) -> Deviation:
     if count == 0:
         return Deviation("zero", "the gradients never travel: the last part has to be outside of net.no_sync()")
     if count > 1:
-        return Deviation("numbers", f"the gradients travel {count} times: forward and backward of all parts but the "
-                         "last belong into net.no_sync()")  # fmt: skip
+        return Deviation(
+            "numbers",
+            translate(
+                "the gradients travel {count} times: forward and backward of all parts but the "
+                "last belong into net.no_sync()",
+                count=count,
+            ),
+        )
     return Deviation("order", "the gradients travel before all parts are there: the last part has to be the one "
                      "outside of net.no_sync()")  # fmt: skip
 
@@ -293,7 +309,7 @@ def _about_sum(got: Any, each: Sequence[torch.Tensor], total: torch.Tensor, name
         return "factor", "the gradients of all parts are added up: the loss of each has to be divided by their number"
     if got is not None and (is_near(got, each[-1]) or is_near(got, each[-1] / len(each))):
         return "numbers", "only those of the last part are there: nothing may clear them in between"
-    return "numbers", f"the gradient of {name} is not that of the mean over all parts"
+    return "numbers", translate("the gradient of {name} is not that of the mean over all parts", name=name)
 
 
 EXERCISES = (

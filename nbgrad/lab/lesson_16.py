@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nbgrad.core.tensor.comparison import Deviation
+from nbgrad.core.translation import translate
 from nbgrad.lab.engine import PACKAGE
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.planted import COUNT, function_with_the_fault
@@ -49,15 +50,26 @@ def _reads_digits(answer: Any) -> Deviation | None:
     with answering("learn(images, labels)"):
         read = answer(images[seen], labels[seen])
         if not callable(read):
-            return Deviation("type", f"learn has to give a function that reads images, and not a {type(read).__name__}")
+            return Deviation(
+                "type",
+                translate("learn has to give a function that reads images, and not a {name}", name=type(read).__name__),
+            )
         given = np.asarray(read(images[held_out]))
     if given.shape != held_out.shape:
-        wanted = f"one digit for each of the {len(held_out)} images"
-        return Deviation("shape", f"the function has to give {wanted}: it gives the shape {given.shape}")
+        wanted = translate("one digit for each of the {count} images", count=len(held_out))
+        return Deviation(
+            "shape",
+            translate(
+                "the function has to give {wanted}: it gives the shape {shape}", wanted=wanted, shape=given.shape
+            ),
+        )
     share = float((given == labels[held_out]).mean())
     if share >= _SHARE:
         return None
-    return Deviation("numbers", f"{share * 100:.1f} % of the held out digits are read, and 95 % are asked for")
+    return Deviation(
+        "numbers",
+        translate("{percent:.1f} % of the held out digits are read, and 95 % are asked for", percent=share * 100),
+    )
 
 
 # 16.2: a text.
@@ -76,12 +88,15 @@ def _loss_of(scores: Any, codes: "np.ndarray[Any, Any]") -> float:
 
 
 def _scores(answer: Callable[..., Any], codes: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | Deviation":
-    with answering(f"gpt(codes) with codes of shape {codes.shape}"):
+    with answering(translate("gpt(codes) with codes of shape {shape}", shape=codes.shape)):
         given = answer(codes)
         found = np.asarray(getattr(given, "data", given), dtype=float)
     wanted = (*codes.shape, len(set(POEM)))
     if found.shape != wanted:
-        return Deviation("shape", f"gpt(codes) gives the shape {found.shape}, and {wanted} is expected")
+        return Deviation(
+            "shape",
+            translate("gpt(codes) gives the shape {shape}, and {wanted} is expected", shape=found.shape, wanted=wanted),
+        )
     return found if np.isfinite(found).all() else Deviation("not finite", "the scores are not finite")
 
 
@@ -106,7 +121,10 @@ def _knows_the_poem(answer: Any) -> Deviation | None:
         return None
     guessing = np.log(len(set(POEM)))
     more = ": it has learned nothing" if loss > guessing - 0.3 else ""
-    return Deviation("numbers", f"the loss is {loss:.2f}, and at most {_LOSS} is asked for{more}")
+    return Deviation(
+        "numbers",
+        translate("the loss is {loss:.2f}, and at most {limit} is asked for{more}", loss=loss, limit=_LOSS, more=more),
+    )
 
 
 # 16.3: planted faults.
@@ -114,7 +132,10 @@ def _knows_the_poem(answer: Any) -> Deviation | None:
 
 def _found(answer: Any) -> Deviation | None:
     if not isinstance(answer, Mapping) or set(answer) != set(range(1, COUNT + 1)):
-        return Deviation("type", f"a dict is expected, with the name of a function for each engine from 1 to {COUNT}")
+        return Deviation(
+            "type",
+            translate("a dict is expected, with the name of a function for each engine from 1 to {total}", total=COUNT),
+        )
     names = {number: str(name).strip().rpartition(".")[2].removesuffix("()") for number, name in answer.items()}
     known = {function_with_the_fault(number) for number in names}
     for number, name in sorted(names.items()):
@@ -122,9 +143,27 @@ def _found(answer: Any) -> Deviation | None:
             continue
         right = sum(name == function_with_the_fault(each) for each, name in names.items())
         if name not in known:
-            return Deviation("element", f"engine {number}: the fault is not in {name!r} ({right} of {COUNT} are right)")
-        return Deviation("order", f"engine {number}: the fault is not in {name!r}, but that of another engine is "
-                         f"({right} of {COUNT} are right)")  # fmt: skip
+            return Deviation(
+                "element",
+                translate(
+                    "engine {number}: the fault is not in {name!r} ({right} of {total} are right)",
+                    number=number,
+                    name=name,
+                    right=right,
+                    total=COUNT,
+                ),
+            )
+        return Deviation(
+            "order",
+            translate(
+                "engine {number}: the fault is not in {name!r}, but that of another engine is "
+                "({right} of {total} are right)",
+                number=number,
+                name=name,
+                right=right,
+                total=COUNT,
+            ),
+        )
     return None
 
 
@@ -142,7 +181,7 @@ def _method(answer: Any) -> Deviation | None:
     rng = np.random.default_rng(0)
     for shape in _SHAPES:
         numbers = rng.standard_normal(shape) * 2
-        with answering(f"op or formula with shape {shape}"):
+        with answering(translate("op or formula with shape {shape}", shape=shape)):
             found = _of_one(op, formula, numbers)
         if found is not None:
             return found
@@ -155,17 +194,30 @@ def _of_one(op: Callable[..., Any], formula: Callable[..., Any], numbers: Any) -
     x, shape = tensor(numbers.copy()), np.shape(numbers)
     y, wanted = op(x), np.asarray(formula(numbers))
     if not isinstance(y, tensor):
-        return Deviation("type", f"op gives a {type(y).__name__}, where a Tensor of mygrad is expected")
+        return Deviation(
+            "type", translate("op gives a {name}, where a Tensor of mygrad is expected", name=type(y).__name__)
+        )
     if y.data.shape != shape or wanted.shape != shape:
-        return Deviation("shape", f"with shape {shape}, op gives {y.data.shape} and formula {wanted.shape}")
+        return Deviation(
+            "shape",
+            translate(
+                "with shape {shape}, op gives {of_op} and formula {of_formula}",
+                shape=shape,
+                of_op=y.data.shape,
+                of_formula=wanted.shape,
+            ),
+        )
     if not np.allclose(y.data, wanted):
-        return Deviation("numbers", f"with shape {shape}, op and formula give different numbers")
+        return Deviation("numbers", translate("with shape {shape}, op and formula give different numbers", shape=shape))
     if tuple(y.parents) != (x,):
         return Deviation("type", "write it as one op with one rule: its only parent has to be its input")
     y.backward()
     slopes = (np.asarray(formula(numbers + 1e-5)) - np.asarray(formula(numbers - 1e-5))) / 2e-5
     if x.grad is None or not np.allclose(x.grad, slopes, atol=1e-6):
-        return Deviation("factor", f"with shape {shape}, the gradient of op is not the slope of formula, by nudging")
+        return Deviation(
+            "factor",
+            translate("with shape {shape}, the gradient of op is not the slope of formula, by nudging", shape=shape),
+        )
     if np.allclose(slopes, np.ravel(slopes)[0]) and np.size(slopes) > 1:
         return Deviation("zero", "the slope is the same everywhere: this is no activation")
     return None

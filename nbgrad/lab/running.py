@@ -21,6 +21,7 @@ from nbgrad.core.engine.call_site import in_library
 from nbgrad.core.engine.faults import RAISES
 from nbgrad.core.engine.state import Switch
 from nbgrad.core.tensor.comparison import Deviation
+from nbgrad.core.translation import translate
 
 PATIENCE = 20.0
 """Seconds after which code of an answer that still runs is stopped."""
@@ -113,7 +114,7 @@ def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
         found = raised(said, error)
         itself = isinstance(error, TypeError) and error.__traceback__ is not None and not error.__traceback__.tb_next
         more = ". Which parameters does the task name, and in which order?" if itself else ""
-        raise Refused(Deviation(found.kind, f"{found}{more}")) from None
+        raise Refused(Deviation(found.kind, f"{found}{translate(more)}")) from None
 
 
 def raised(said: str, error: BaseException) -> Deviation:
@@ -126,15 +127,21 @@ def raised(said: str, error: BaseException) -> Deviation:
     if isinstance(error, Endless):
         return Deviation(
             "raised",
-            f"{said} does not end: it was stopped after {PATIENCE:g} seconds. Does the condition of a loop change? A "
-            "function such as sum gives a new tensor, and leaves the old one as it is",
+            translate(
+                "{said} does not end: it was stopped after {seconds:g} seconds. Does the condition of a loop change? "
+                "A function such as sum gives a new tensor, and leaves the old one as it is",
+                said=said,
+                seconds=PATIENCE,
+            ),
         )
     if isinstance(error, SystemExit):
-        return Deviation("raised", f"{said} ends Python, with exit or SystemExit: return the result instead")
+        return Deviation(
+            "raised", translate("{said} ends Python, with exit or SystemExit: return the result instead", said=said)
+        )
     name = type(error).__name__
     if isinstance(error, RecursionError):
         text = "it calls itself again and again. In which case does it end without a further call?"
-        return Deviation("raised", f"{said} raised {name}: {text}")
+        return Deviation("raised", translate("{said} raised {name}: {reason}", said=said, name=name, reason=text))
     try:
         text = shorten(str(error).strip().partition("\n")[0], 400, placeholder=" …")
     except Exception:  # the class of the error is the student's, too
@@ -144,7 +151,10 @@ def raised(said: str, error: BaseException) -> Deviation:
         more = ". A line uses this name before another line sets it"
     elif isinstance(error, AttributeError) and "'NoneType'" in text:
         more = ". A value is None here: check for None first"
-    return Deviation("raised", f"{said} raised {name}{text and f': {text}'}{more}")
+    return Deviation(
+        "raised",
+        translate("{said} raised {name}{message}{more}", said=said, name=name, message=text and f": {text}", more=more),
+    )
 
 
 def unjudged(error: BaseException) -> Deviation:
@@ -160,7 +170,9 @@ def unjudged(error: BaseException) -> Deviation:
     if os.environ.get(RAISES):
         raise error
     found = raised("the check", error)
-    return Deviation("type", f"the answer cannot be read: {found}. Give it in the form that the task names")
+    return Deviation(
+        "type", translate("the answer cannot be read: {found}. Give it in the form that the task names", found=found)
+    )
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from nbgrad.core.graph.record import Record
 from nbgrad.core.suggestions import nearest
 from nbgrad.core.tensor.comparison import difference
+from nbgrad.core.translation import translate
 
 ALL = "all"
 """The value of ``ask`` for the gradients of all tensors that have a name."""
@@ -30,7 +31,9 @@ class Answer(NamedTuple):
         return self.right
 
     def __repr__(self) -> str:
-        return f"∇ {self.name} ✓ right" if self.right else f"∇ {self.name} ✗ not yet: {self.reason}."
+        if self.right:
+            return translate("∇ {name} ✓ right", name=self.name)
+        return translate("∇ {name} ✗ not yet: {reason}.", name=self.name, reason=self.reason)
 
 
 def names_of(asked: "str | Iterable[str] | bool | None") -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import torch
 from nbgrad.core.engine.node import TensorBase, raw_of
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.suggestions import kind_of
+from nbgrad.core.translation import translate
 
 RTOL, ATOL = 1e-3, 1e-4
 """How far an answer that was worked out by hand may be off: three digits are enough."""
@@ -42,7 +43,7 @@ class Deviation(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return self.text
+        return translate(self.text)
 
 
 class NoNumbers(TypeError):
@@ -64,7 +65,12 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
         answer = raw_of(answer)
     if isinstance(answer, torch.Tensor):
         if answer.is_meta or answer.is_nested:
-            raise NoNumbers(f"a tensor {'of the device meta' if answer.is_meta else 'that is nested'} holds no numbers")
+            raise NoNumbers(
+                translate(
+                    "a tensor {which} holds no numbers",
+                    which="of the device meta" if answer.is_meta else "that is nested",
+                )
+            )
         answer = answer.dequantize() if answer.is_quantized else answer
         dense: torch.Tensor = answer.detach().to_dense()
         return dense.resolve_conj().resolve_neg().cpu()
@@ -72,19 +78,21 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
         try:
             answer = ast.literal_eval(answer.strip())
         except UNREADABLE:
-            raise NoNumbers(f"the text {answer[:200]!r} is no number and no list of numbers") from None
+            raise NoNumbers(
+                translate("the text {answer!r} is no number and no list of numbers", answer=answer[:200])
+            ) from None
     if isinstance(answer, bool | int | float | complex | np.generic | np.ndarray):
         found = np.asarray(answer)
         if found.dtype.kind not in "biufc":
-            raise NoNumbers(f"an array of {found.dtype} holds no numbers")
+            raise NoNumbers(translate("an array of {dtype} holds no numbers", dtype=found.dtype))
         return torch.from_numpy(np.array(found, dtype=_float_of(found)))
     if isinstance(answer, list | tuple):
         if depth > _DEEPEST:
-            raise NoNumbers(f"its lists are nested more than {_DEEPEST} deep")
+            raise NoNumbers(translate("its lists are nested more than {deepest} deep", deepest=_DEEPEST))
         return _stacked([numbers_of(one, depth + 1) for one in answer])
-    what = "None" if answer is None else f"a {kind_of(answer)}"
+    what = "None" if answer is None else translate("a {kind}", kind=kind_of(answer))
     hint = ": a function, or a cell, that ends without a value gives None" if answer is None else ""
-    raise NoNumbers(f"it is {what}, where numbers are expected{hint}")
+    raise NoNumbers(translate("it is {what}, where numbers are expected{hint}", what=what, hint=hint))
 
 
 def _stacked(parts: list[torch.Tensor]) -> torch.Tensor:
@@ -92,7 +100,11 @@ def _stacked(parts: list[torch.Tensor]) -> torch.Tensor:
         return torch.zeros(0, dtype=torch.float64)
     if len({part.shape for part in parts}) > 1:
         sizes = ", ".join(str(tuple(part.shape)) for part in parts[:4])
-        raise NoNumbers(f"its parts have different shapes: {sizes}{', ...' if len(parts) > 4 else ''}")
+        raise NoNumbers(
+            translate(
+                "its parts have different shapes: {sizes}{more}", sizes=sizes, more=", ..." if len(parts) > 4 else ""
+            )
+        )
     kind = reduce(torch.promote_types, [part.dtype for part in parts])
     return torch.stack([part.to(kind) for part in parts])
 
@@ -145,7 +157,14 @@ def _of_types(got: torch.Tensor, want: torch.Tensor) -> Deviation | None:
     for one, other in ((got, want), (want, got)):
         if one.dtype is torch.bool and other.dtype is not torch.bool:
             expected = "numbers are" if one is got else "True or False is"
-            return Deviation("dtype", f"it is of type {dtype_name(got.dtype)}, where {expected} expected")
+            return Deviation(
+                "dtype",
+                translate(
+                    "it is of type {dtype_name}, where {expected} expected",
+                    dtype_name=dtype_name(got.dtype),
+                    expected=expected,
+                ),
+            )
     if got.dtype.is_complex and not want.dtype.is_complex:
         return Deviation("dtype", "it is complex, where real numbers are expected")
     return None
@@ -171,16 +190,20 @@ class _Tolerance:
 
 def _of_shapes(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation:
     shape, wanted = tuple(got.shape), tuple(want.shape)
-    said = f"it has shape {shape}, and {wanted} is expected"
+    said = translate("it has shape {shape}, and {wanted} is expected", shape=shape, wanted=wanted)
     if got.ndim == want.ndim == 2 and near(got.mT, want):
-        return Deviation("transposed", f"it is transposed: {said}")
+        return Deviation("transposed", translate("it is transposed: {said}", said=said))
     if prod(shape) == prod(wanted) and near(got.reshape(wanted), want):
-        return Deviation("shape", f"the numbers are right, but {said}")
+        return Deviation("shape", translate("the numbers are right, but {said}", said=said))
     for found in (_one_row, _summed, _missing):
         if text := found(got, want, near):
-            return Deviation("row" if found is _one_row else "shape", f"{text}: {said}")
+            return Deviation(
+                "row" if found is _one_row else "shape", translate("{reason}: {said}", reason=text, said=said)
+            )
     if got.numel() == 1 and want.numel() > 1:
-        return Deviation("shape", f"it is one number, and one for each element is expected: {said}")
+        return Deviation(
+            "shape", translate("it is one number, and one for each element is expected: {said}", said=said)
+        )
     return Deviation("shape", said)
 
 
@@ -193,7 +216,7 @@ def _one_row(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
         return ""
     if len(found) == len(want):
         return "every row is equal to this one, but the rows have to differ"
-    return f"this is only {'row' if want.ndim > 1 else 'element'} {found[0]}"
+    return translate("this is only {what} {place}", what="row" if want.ndim > 1 else "element", place=found[0])
 
 
 def _summed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
@@ -204,7 +227,12 @@ def _summed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
             for name, function in sums:
                 for keep in (True, False):
                     if near(function(one, dims, keepdim=keep), other):
-                        return f"a {name} over {'a dimension' if len(dims) == 1 else 'dimensions'} {text}"
+                        return translate(
+                            "a {name} over {dims} {how}",
+                            name=name,
+                            dims="a dimension" if len(dims) == 1 else "dimensions",
+                            how=text,
+                        )
     return ""
 
 
@@ -227,8 +255,8 @@ def _missing(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     words = "too many" if many else "missing"
     for which, start in (("last", 0), ("first", 1)):
         if near(short, long.narrow(dim, start, short.shape[dim])):
-            return f"the {which} element is {words}, all others are right"
-    return f"one element is {words}"
+            return translate("the {which} element is {words}, all others are right", which=which, words=words)
+    return translate("one element is {words}", words=words)
 
 
 # Numbers.
@@ -239,7 +267,10 @@ def _of_numbers(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Devi
     if not finite.all():
         bad = got[~finite].flatten()[0]
         what = "NaN" if bool(torch.isnan(bad)) else "Inf"
-        return Deviation("not finite", f"{_count(~finite)} {what}, where a finite number is expected")
+        return Deviation(
+            "not finite",
+            translate("{count} {what}, where a finite number is expected", count=_count(~finite), what=what),
+        )
     for found in (_zero, _rounded, _sign_or_factor, _transposed, _moved, _in_part):
         if (told := found(got, want, near)) is not None:
             return told
@@ -250,7 +281,9 @@ def _count(wrong: torch.Tensor) -> str:
     many = int(wrong.sum())
     if wrong.numel() == 1:
         return "it is"
-    return f"{many} of {wrong.numel()} elements {'is' if many == 1 else 'are'}"
+    return translate(
+        "{many} of {total} elements {verb}", many=many, total=wrong.numel(), verb="is" if many == 1 else "are"
+    )
 
 
 def _zero(got: torch.Tensor, _: torch.Tensor, __: _Tolerance) -> Deviation | None:
@@ -271,22 +304,22 @@ def _sign_or_factor(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> 
         return None
     flipped = "the sign is wrong, and " if size < 0 else ""
     words = "" if abs(abs(size) - 1) < 1e-3 else _multiple(abs(size), tuple(want.shape), single=single)
-    return Deviation("factor", f"{flipped}{words}")
+    return Deviation("factor", f"{translate(flipped)}{words}")
 
 
 def _multiple(size: float, shape: tuple[int, ...], *, single: bool) -> str:
     """The probable cause of a wrong factor that all numbers share."""
     for factor, what in ((2.0, "too many"), (0.5, "missing")):
         if abs(size / factor - 1) < 1e-3:
-            return f"a factor 2 is {what}: often that of a square, or of a value used twice"
+            return translate("a factor 2 is {what}: often that of a square, or of a value used twice", what=what)
     if single:  # the factor would be the answer
         return _range(size)
     for count in sorted({*shape, prod(shape)} - {0, 1, 2}):
         if abs(size / count - 1) < 1e-3:
-            return f"every element is n = {count} times too large, as if a mean were a sum"
+            return translate("every element is n = {count} times too large, as if a mean were a sum", count=count)
         if abs(size * count - 1) < 1e-3:
-            return f"every element is n = {count} times too small, as if a sum were a mean"
-    return f"every element is {size:.4g} times what it has to be: a constant factor is wrong"
+            return translate("every element is n = {count} times too small, as if a sum were a mean", count=count)
+    return translate("every element is {size:.4g} times what it has to be: a constant factor is wrong", size=size)
 
 
 def _range(size: float) -> str:
@@ -294,8 +327,10 @@ def _range(size: float) -> str:
     which, times = ("large", size) if size > 1 else ("small", 1 / size)
     for limit, about in ((1.1, "less than a tenth"), (2.0, "a factor below 2"), (10.0, "a factor between 2 and 10")):
         if times < limit:
-            return f"its size is too {which}, by {about}"
-    return f"its size is too {which}, by a factor of {10 ** int(log10(times)):,} or more"
+            return translate("its size is too {which}, by {about}", which=which, about=about)
+    return translate(
+        "its size is too {which}, by a factor of {factor:,} or more", which=which, factor=10 ** int(log10(times))
+    )
 
 
 def _transposed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
@@ -318,7 +353,9 @@ def _moved(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation
     gap = got - want
     if near(gap, gap.flatten()[0].expand_as(gap)):
         which = "large" if float(gap.flatten()[0]) > 0 else "small"
-        text = f"every element is too {which} by the same amount: a term is missing, or one is too many"
+        text = translate(
+            "every element is too {which} by the same amount: a term is missing, or one is too many", which=which
+        )
         return Deviation("offset", text)
     return None
 
@@ -329,17 +366,27 @@ def _in_part(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviati
     if got.numel() < 2:
         return None
     if near(got.abs(), want.abs()):
-        return Deviation("sign", f"the sign of {int(wrong.sum())} of {wrong.numel()} elements is wrong")
+        return Deviation(
+            "sign",
+            translate("the sign of {count} of {total} elements is wrong", count=int(wrong.sum()), total=wrong.numel()),
+        )
     if got.ndim > 1:
         for what, dim in (("row", 0), ("column", 1)):
             lines = wrong.movedim(dim, 0).flatten(1).any(1)
             if int(lines.sum()) == 1 and len(lines) > 1 and int(wrong.sum()) > 1:
-                return Deviation("row", f"{what} {int(lines.nonzero()[0])} is wrong, all others are right")
+                return Deviation(
+                    "row",
+                    translate(
+                        "{what} {count} is wrong, all others are right", what=what, count=int(lines.nonzero()[0])
+                    ),
+                )
             if int((~lines).sum()) == 1 and len(lines) > 2:
-                return Deviation("row", f"{what} {int((~lines).nonzero()[0])} alone is right")
+                return Deviation(
+                    "row", translate("{what} {count} alone is right", what=what, count=int((~lines).nonzero()[0]))
+                )
     if int(wrong.sum()) == 1:
         at = ", ".join(map(str, wrong.nonzero()[0].tolist()))
-        return Deviation("element", f"the element at [{at}] is wrong, all others are right")
+        return Deviation("element", translate("the element at [{at}] is wrong, all others are right", at=at))
     return None
 
 
@@ -355,8 +402,12 @@ def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
         return "it is wrong by more than its sign or a factor 2"
     right = near.each(got, want)
     count = int(right.sum())
-    return (
-        f"{count or 'none'} of {got.numel()} elements {'is' if count == 1 else 'are'} right{_first(got, want, right)}"
+    return translate(
+        "{count} of {total} elements {verb} right{first}",
+        count=count or "none",
+        total=got.numel(),
+        verb="is" if count == 1 else "are",
+        first=_first(got, want, right),
     )
 
 
@@ -367,7 +418,11 @@ def _first(got: torch.Tensor, want: torch.Tensor, right: torch.Tensor) -> str:
         return ""
     at = tuple(known.nonzero()[0].tolist())
     size = float(got[at] / want[at])
-    words = ["the sign is wrong"] if size < 0 else []
+    words = [translate("the sign is wrong")] if size < 0 else []
     if abs(abs(size) - 1) > 1e-3:
         words.append(_range(abs(size)))
-    return f". At [{', '.join(map(str, at))}] {', and '.join(words)}" if words else ""
+    return (
+        translate(". At [{place}] {faults}", place=", ".join(map(str, at)), faults=translate(", and ").join(words))
+        if words
+        else ""
+    )

@@ -1,0 +1,169 @@
+"""Keep the translations in step with their sources: ``make translations``.
+
+    python -m tools.translate               extract, merge, compile, and say what is missing
+    python -m tools.translate --open de     write the messages without a translation to the screen, for a translator
+    python -m tools.translate --add es      begin another language
+
+Each language has two catalogues, in gettext's format:
+
+- ``notebooks/locale/LANGUAGE.po``: the text of the lessons (``tools/lesson_text.py``);
+- ``nbgrad/locale/LANGUAGE/LC_MESSAGES/nbgrad.po``: the texts of the product (``tools/product_text.py``), and beside it
+  the compiled ``nbgrad.mo``, which nbgrad reads.
+
+After a change of a source, its messages are merged into the catalogues. A message that is new has no translation. One
+that has changed keeps the old translation, marked as fuzzy: it is not used until a translator has looked at it and has
+removed the mark. So a made lesson is never wrong, but partly English.
+"""
+
+import argparse
+import io
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from babel.messages.catalog import Catalog, Message
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+from nbgrad.core.files import replace_file
+from nbgrad.core.translation import DOMAIN, FOLDER
+from tools import course, lesson_text, product_text
+
+ROOT = course.ROOT
+LESSONS = ROOT / "notebooks" / "locale"
+
+Template = dict[str, set[str]]
+"""The messages of a catalogue, in their order, each with the files in which it stands."""
+
+_DATED = re.compile(rb'^"(?:POT-Creation-Date|PO-Revision-Date|Report-Msgid-Bugs-To|Generated-By|Last-Translator).*\n',
+                    re.MULTILINE)  # fmt: skip
+"""Lines of a header that would differ in each run, or say nothing."""
+
+
+def lesson_template() -> Template:
+    """The messages of all lessons, and those that ``tools/course.py`` adds to each of them."""
+    found: Template = {message: {"tools/course.py"} for message in course.MESSAGES}
+    for source in course.lessons():
+        for message in lesson_text.messages(source.read_text("utf-8")):
+            found.setdefault(message, set()).add(source.relative_to(ROOT).as_posix())
+    return found
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One of the two catalogues of a language.
+
+    Attributes:
+        name: of the kind.
+        template: gives the messages that its sources have now.
+        path: gives the file of a language.
+        compiled: whether a ``.mo`` file stands beside it.
+    """
+
+    name: str
+    template: Callable[[], Template]
+    path: Callable[[str], Path]
+    compiled: bool
+
+
+KINDS = (
+    Kind("lessons", lesson_template, lambda language: LESSONS / f"{language}.po", compiled=False),
+    Kind(
+        "product",
+        product_text.template,
+        lambda language: FOLDER / language / "LC_MESSAGES" / f"{DOMAIN}.po",
+        compiled=True,
+    ),
+)
+
+
+def languages() -> list[str]:
+    """The languages that have catalogues."""
+    return sorted(path.stem for path in LESSONS.glob("*.po"))
+
+
+def read(path: Path, language: str) -> Catalog:
+    """A catalogue; an empty one where there is no file."""
+    if not path.exists():
+        return Catalog(locale=language, fuzzy=False)
+    with path.open("rb") as file:
+        return read_po(file, locale=language)
+
+
+def merged(catalogue: Catalog, template: Mapping[str, set[str]]) -> Catalog:
+    """The catalogue with the messages of the template. One that is gone is kept as obsolete."""
+    wanted = Catalog(fuzzy=False)
+    for message, files in template.items():
+        wanted.add(message, locations=[(file, 0) for file in sorted(files)])
+    catalogue.update(wanted, update_creation_date=False)
+    return catalogue
+
+
+def written(catalogue: Catalog) -> bytes:
+    """A catalogue as a file, without anything that changes from run to run."""
+    catalogue.header_comment = f"# The {catalogue.locale.english_name if catalogue.locale else ''} texts of nbgrad."
+    file = io.BytesIO()
+    write_po(file, catalogue, width=120, include_lineno=False)
+    return _DATED.sub(b"", file.getvalue())
+
+
+def compiled(catalogue: Catalog) -> bytes:
+    """A catalogue in the form that Python's gettext reads: without messages that are fuzzy or not translated."""
+    catalogue.creation_date = catalogue.revision_date = datetime.fromtimestamp(0, UTC)
+    file = io.BytesIO()
+    write_mo(file, catalogue)
+    return file.getvalue()
+
+
+def missing(catalogue: Catalog) -> list[Message]:
+    """The messages that stay English: they have no translation, or a fuzzy one."""
+    return [message for message in catalogue if message.id and (message.fuzzy or not message.string)]
+
+
+def update(language: str) -> str:
+    """Bring both catalogues of a language in step with the sources; return a report of what is missing."""
+    lines = []
+    for kind in KINDS:
+        path = kind.path(language)
+        catalogue = merged(read(path, language), kind.template())
+        _save(path, written(catalogue))
+        if kind.compiled:
+            _save(path.with_suffix(".mo"), compiled(read(path, language)))
+        open_ = missing(catalogue)
+        lines.append(f"{language}, {kind.name}: {len(catalogue) - len(open_)} of {len(catalogue)} messages translated")
+        by_file: dict[str, int] = {}
+        for message in open_:
+            for file, _ in message.locations[:1]:
+                by_file[file] = by_file.get(file, 0) + 1
+        lines += [f"  {count:4} missing in {file}" for file, count in sorted(by_file.items())]
+    return "\n".join(lines)
+
+
+def _save(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_bytes() != content:
+        replace_file(path, lambda file: file.write_bytes(content))
+
+
+def main(arguments: list[str]) -> None:
+    """Bring all catalogues in step, or show what one of them lacks."""
+    parser = argparse.ArgumentParser(description="Keep the translations in step with their sources.")
+    parser.add_argument("--open", metavar="LANGUAGE", help="show the messages without a translation")
+    parser.add_argument("--add", metavar="LANGUAGE", help="begin a language, such as es")
+    given = parser.parse_args(arguments)
+    if given.open:
+        if given.open not in languages():
+            raise SystemExit(f"there are no catalogues of {given.open!r}, only of {', '.join(languages())}")
+        for kind in KINDS:
+            for message in missing(read(kind.path(given.open), given.open)):
+                print(f"{kind.name}, {', '.join(file for file, _ in message.locations)}:\n  {message.id}\n")
+        return
+    for language in sorted({*languages(), *([given.add] if given.add else [])}):
+        print(update(language))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
