@@ -150,7 +150,7 @@ def _own_facts(known: list[Lesson]) -> dict[str, str]:
         "slides": "a deck for each lesson, made from it",
         "capstone": f"{capstones} of {hours:g} hours, with a rubric",
         "picture of the graph": "of each cell, live; of the student's engine, too",
-        "languages": "English",
+        "languages": "English, German",
         "licence": course.METADATA["license"]["id"],
     }
 
