@@ -259,7 +259,8 @@ RAISED = "löste"
 @pytest.mark.parametrize("answer", WRITTEN, ids=[one.place for one in WRITTEN])
 def test_no_reason_is_half_english(answer: Written) -> None:
     reason = lab.check(answer.number, answer.value()).reason
-    assert RAISED in reason or not re.search(r"\b(?:the|is|are|of|and|with|which|from|where)\b", reason), reason
+    said = re.sub("'[^']*'", "", reason)  # the student's own words stay
+    assert RAISED in said or not re.search(r"\b(?:the|is|are|of|and|with|which|from|where)\b", said), reason
 
 
 @pytest.mark.usefixtures("german")
