@@ -11,10 +11,11 @@ import pytest
 import torch._dynamo
 
 import nbgrad
+from nbgrad.widgets.layout.graphviz_wasm import run_graphviz
 
 pytest_plugins = ["pytester"]
 
-IMPORTED = (torch._dynamo, nbgrad)
+IMPORTED = (torch._dynamo, nbgrad, run_graphviz("digraph { a }"))
 """pytester forgets the modules that a run in this process imports, and these can be imported only once."""
 
 PREAMBLE = """
