@@ -46,7 +46,7 @@ OTHERS = {
     "drawing/value_faults.py": ("_ONE _TWO _WORDS _wrong_reductions", "none: the faults that students make in values"),
     "lab/engine_checks.py": ("_OPS", "the student's engine: its ops"),
     "lab/lesson_02.py": ("_RULES _PARTS", "the lesson: names in its text"),
-    "lab/lesson_03.py": ("_checker", "the lesson: names in its text"),
+    "lab/lesson_03.py": ("_misjudged", "the lesson: names in its text"),
     "lab/lesson_06.py": ("_READY", "the lesson: what an answer may not use"),
     "lab/lesson_08.py": ("_RELUS", "the lesson: what an answer may use"),
     "masked.py": ("__all__", "torch: functions of torch.masked"),
