@@ -293,6 +293,7 @@ def test_contenders_take_turns_and_the_first_one_changes() -> None:
     assert "".join(turns) == "abc" + "abc" + "bca" + "cab"  # the first three calls measure how long one call takes
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("make", [watching.training, watching.chains, watching.images])
 def test_no_graph_is_open_while_another_contender_runs(
     make: Callable[..., Contender], monkeypatch: pytest.MonkeyPatch
@@ -312,6 +313,7 @@ def test_no_graph_is_open_while_another_contender_runs(
     assert seen == [False] * 3
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.skipif(not nbgrad.compiled(), reason="it is compiled as the recorder is")
 @pytest.mark.parametrize("watch", [watching.LEAST, watching.LEAST_KEEPING])
 def test_the_least_recorder_changes_no_number_and_is_gone_afterwards(

@@ -187,6 +187,7 @@ def kernel() -> Iterator[tuple[KernelManager, Talk]]:
         yield manager, talk
 
 
+@pytest.mark.rotated(3)
 def test_cells_of_two_subshells_each_have_their_own_picture(kernel: tuple[KernelManager, Talk]) -> None:
     _, talk = kernel
     control = talk.client.control_channel

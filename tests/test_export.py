@@ -44,6 +44,7 @@ def test_a_graph_says_how_it_is_saved() -> None:
     assert all(suffix in (inspect.getdoc(nbgrad.AutogradGraph.save) or "") for suffix in SUFFIXES)
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_the_same_graph_gives_the_same_bytes(graph: nbgrad.AutogradGraph, tmp_path: Path, suffix: str) -> None:
     for name in ("one", "two"):

@@ -423,6 +423,7 @@ shell.run_cell("%unload_ext nbgrad").raise_error()
 """
 
 
+@pytest.mark.rotated(3)
 def test_an_ipython_without_matchers_has_all_but_completions() -> None:
     """Google's Colab runs this version, IPython 7."""
     done = subprocess.run([sys.executable, "-c", OLD_IPYTHON], capture_output=True, text=True, check=True, timeout=120)

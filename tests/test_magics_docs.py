@@ -29,6 +29,7 @@ def told(shell: InteractiveShell, cell: str) -> str:
     return "\n".join([captured.stdout.rstrip(), *displayed]).strip()
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("page", ["README.md", "docs/magics.md", "docs/teaching.md"])
 def test_the_cells_run_and_say_what_the_page_says(
     shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str

@@ -74,6 +74,7 @@ def test_the_nearest_tests_have_the_shortest_chain_of_imports_and_a_package_is_n
     assert quick.distances(graph, ["a.py"]) == {"tests/test_a.py": 1, "tests/test_far.py": 3}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("file", "first"),
     [

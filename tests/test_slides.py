@@ -99,6 +99,7 @@ def deck(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.rotated(3)
 def test_a_question_its_cell_its_output_and_its_answer_are_slides(deck: Path) -> None:
     html = deck.read_text("utf-8")
     parts = re.findall(r"<section>(.*?)</section>", html, re.DOTALL)

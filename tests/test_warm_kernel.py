@@ -107,6 +107,7 @@ def test_they_share_their_memory(kernels: list[tuple[Any, Any]]) -> None:
         assert memory.own < 130, "a kernel of its own has about 250 MiB"
 
 
+@pytest.mark.rotated(3)
 def test_an_interrupt_reaches_the_kernel(kernels: list[tuple[Any, Any]]) -> None:
     manager, client = kernels[0]
     begun = client.execute("print('begun', flush=True)\nwhile True: pass", stop_on_error=False)

@@ -79,6 +79,7 @@ def test_a_method_says_what_its_row_says() -> None:
         assert inspect.signature(getattr(Tensor, name)) == inspect.signature(OPS[name].forward)
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.once
 def test_a_type_checker_knows_the_methods(tmp_path: Path) -> None:
     (tmp_path / "calls.py").write_text(CALLS)

@@ -66,6 +66,7 @@ def test_every_listed_case_agrees(results: dict[str, Result]) -> None:
     assert not lost
 
 
+@pytest.mark.rotated(3)
 @of_that_torch
 def test_no_other_case_agrees(results: dict[str, Result]) -> None:
     settled = results.keys() & opdb.read_different().keys() - opdb.UNSETTLED.keys()

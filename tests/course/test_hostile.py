@@ -180,6 +180,7 @@ print(nbgrad.trace(lambda x: x.exp().sum(), nbgrad.ones(3, requires_grad=True)).
 """
 
 
+@pytest.mark.rotated(3)
 def test_a_function_can_be_traced_after_a_check_that_ended_or_was_stopped() -> None:
     """Python would look again and again for an error that another thread had sent and taken back."""
     done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, check=False, timeout=100)

@@ -276,6 +276,7 @@ raise ValueError("lost")
 """
 
 
+@pytest.mark.rotated(3)
 def test_the_end_of_the_program_ends_it() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", LOST], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -58,6 +58,7 @@ def test_every_program_has_one_result_also_after_one_that_ends_the_process(ran: 
     assert [result.program for result in ran.results] == list(RECORDED)
 
 
+@pytest.mark.rotated(3)
 def test_a_program_that_is_not_the_same_twice_is_noted(ran: Ran) -> None:
     assert [result.program for result in ran.results if result.note] == ["random_itself"]
 

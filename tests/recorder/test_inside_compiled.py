@@ -674,6 +674,7 @@ print([record.op.name for record in graph.inside(graph.compilation.graphs[0].id)
 """
 
 
+@pytest.mark.rotated(3)
 def test_the_compiler_may_be_imported_inside_of_the_graph() -> None:
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, "['mul', 'sin']\n"), done.stderr

@@ -1158,6 +1158,7 @@ def test_a_retained_graph_keeps_no_hook() -> None:
     assert graph.backwards == count == 1
 
 
+@pytest.mark.rotated(3)
 def test_a_chain_of_many_ops_is_let_go_of() -> None:
     limit = sys.getrecursionlimit()
     x = torch.ones(1, requires_grad=True)

@@ -137,6 +137,7 @@ def test_an_error_of_the_program_is_a_finding_and_its_status_is_kept(tmp_path: P
     assert result.stdout.startswith("train.py:25: error: The program raised KeyError: 'gone' (train.py:25, ")
 
 
+@pytest.mark.rotated(3)
 def test_a_program_that_trains_nothing_was_not_checked(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("print('plain')")
     result = nbgrad("check", "plain.py", cwd=tmp_path)

@@ -125,6 +125,7 @@ finally:
 """
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_an_interrupt_reaches_the_program_and_the_graph_is_written(tmp_path: Path) -> None:
     (tmp_path / "forever.py").write_text(FOREVER)

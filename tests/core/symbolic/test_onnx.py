@@ -56,6 +56,7 @@ def lost(net: Any) -> Callable[..., Any]:
 NETWORKS = [mlp, wide, cnn, transformer]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", NETWORKS)
 def test_a_loss_and_its_gradient(make: Callable[[], tuple[Any, Any]], tmp_path: Path) -> None:
     torch.manual_seed(0)

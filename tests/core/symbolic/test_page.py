@@ -53,6 +53,7 @@ def compare(program: Program, args: tuple[Any, ...], file: Path, terms: float = 
     return found
 
 
+@pytest.mark.sampled(2)
 @needs_node
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(

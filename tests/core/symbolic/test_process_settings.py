@@ -208,6 +208,7 @@ def test_a_setting_that_changes_between_calls(name: str, backend: str) -> None:
                 assert outcome(compiled, x) == outcome(plain, x), step
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.filterwarnings("ignore")
 def test_inductor_compiles_again_for_other_settings(request: pytest.FixtureRequest) -> None:
     names = ("denormal numbers", "threads", "deterministic", "default type")

@@ -53,6 +53,7 @@ FAILED = {
 }
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize(
     ("how", "where"),
     [
@@ -80,6 +81,7 @@ def test_a_process_that_ends(how, where):
     assert time.monotonic() - begin < TIMEOUT
 
 
+@pytest.mark.rotated(3)
 def test_the_process_that_keeps_the_store_ends():
     ended = run(workers.failing, 3, "keeper dies", "backward", address=f"tcp://127.0.0.1:{free_port()}")
     for rank in (1, 2):

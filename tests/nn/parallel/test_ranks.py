@@ -27,6 +27,7 @@ def both(request: pytest.FixtureRequest) -> list[Any]:
     return values(compared.compared, 2, 1, *request.param)
 
 
+@pytest.mark.sampled(2)
 def test_the_ranks_are_compared(both: list[Any]) -> None:
     first, second = both
     ranks, _, _ = first
@@ -84,6 +85,7 @@ def test_the_view_has_overlays_and_lines(both: list[Any]) -> None:
         assert re.match(r"norms \S+, \S+, average \S+, spread \S+; bucket \d of \d, \d+ B", line)
 
 
+@pytest.mark.rotated(3)
 def test_rank_0_alone_shows_what_was_compared(tmp_path: Path) -> None:
     first, second = values(compared.shown, 2, str(tmp_path))
     assert first == ["compared", "stopped", "alone", "alone0", "compared0", "stopped0"]
@@ -102,6 +104,7 @@ def test_gradients_that_cancel_out_have_no_finite_spread() -> None:
         assert (one.norms, one.average, one.spread) == ((2.0, 2.0), 0.0, float("inf"))
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("torchs", [False, True])
 def test_what_adds_up_counts(torchs: bool) -> None:
     for rank, (ranks, gradients) in enumerate(values(compared.accumulated, 2, torchs)):
@@ -110,6 +113,7 @@ def test_what_adds_up_counts(torchs: bool) -> None:
             assert one.norms[rank] == pytest.approx(2 * gradients[one.name].norm().item(), rel=1e-5)
 
 
+@pytest.mark.rotated(3)
 def test_a_rank_that_does_not_compare_is_named_and_nothing_hangs() -> None:
     first, second = values(compared.one_asks, 2)
     assert "rank 1 has sent no figures of this backward. It still runs, as one with more batches does, or it " in first
@@ -117,18 +121,21 @@ def test_a_rank_that_does_not_compare_is_named_and_nothing_hangs() -> None:
     assert "does not compare ranks: open it in every process with nbgrad.record(ranks=True), or %%auto" in second
 
 
+@pytest.mark.rotated(3)
 def test_a_module_that_is_not_wrapped() -> None:
     for error, notes in values(compared.not_wrapped, 2):
         assert "no backward in it averaged gradients over processes. Wrap the module in" in error
         assert any("no backward in it averaged gradients" in note for note in notes)
 
 
+@pytest.mark.rotated(3)
 def test_a_graph_for_each_step() -> None:
     first, second = values(compared.many_graphs, 2)
     assert first == second
     assert first == pytest.approx([number + 1.0 for number in range(20)])
 
 
+@pytest.mark.rotated(3)
 def test_faults_of_one_rank_are_named() -> None:
     told, _ = values(compared.faulty, 2)
     assert told["none"] == []
@@ -152,10 +159,12 @@ def test_faults_of_one_rank_are_named() -> None:
     assert fewer.startswith("The ranks have averaged in different numbers of backwards, 3 in rank 0, 2 in rank 1: give")
 
 
+@pytest.mark.rotated(3)
 def test_a_torch_program_is_what_it_was() -> None:
     assert values(compared.unchanged, 2) == [(True, True)] * 2
 
 
+@pytest.mark.rotated(3)
 def test_a_compiled_module_is_compared() -> None:
     for ours, plain in values(compared.compiled, 2):
         assert [one.norms for one in ours.parameters] == [one.norms for one in plain.parameters]

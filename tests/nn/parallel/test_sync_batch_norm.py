@@ -18,6 +18,7 @@ def test_half_precision_and_channels_last():
     assert values(workers.half, 2) == [(torch.bfloat16, torch.bfloat16)] * 2
 
 
+@pytest.mark.rotated(3)
 def test_one_value():
     for message in errors(workers.lone_value, 2):
         assert message.startswith("ValueError: SyncBatchNorm needs more than one value per channel to train"), message

@@ -30,13 +30,13 @@ def processes() -> Iterator[Servers]:
         yield started
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_program_does_not_notice_that_it_is_recorded(name: str, processes: Servers) -> None:
     assert not processes.differences(ALL[name], ways_of(ALL[name], WAYS))
 
 
-@pytest.mark.sampled(64)
+@pytest.mark.sampled(128)
 @pytest.mark.parametrize("name", GENERATED)
 def test_a_module_does_not_notice_that_it_is_recorded(name: str, processes: Servers) -> None:
     assert not processes.differences(ALL[name], ways_of(ALL[name], WAYS))
