@@ -83,8 +83,9 @@ def _last_steps(case: Examination) -> Iterator[tuple[int, list[LoopCall], bool]]
     A fault of an earlier step may have been mended. If the graph rested after the last step, the last one of the same
     line that was seen whole counts, too.
     """
-    last, cut = case.graph.recorded, case.training.cut
-    groups = [(number, list(group)) for number, group in groupby(case.training.recent, key=lambda call: call.backwards)]
+    # Copies: the graph may go on recording in another thread.
+    last, cut, recent = case.graph.recorded, {*case.training.cut}, [*case.training.recent]
+    groups = [(number, list(group)) for number, group in groupby(recent, key=lambda call: call.backwards)]
     lines = {at.place.instruction for number, group in groups if number == last for at in group if at.kind == "step"}
     whole = last
     for number, group in groups if last in cut else ():
