@@ -60,7 +60,8 @@ class _TimedListener(GuardedListener):
 
     def on_ran(self) -> None:
         """It has ended, and is noted now."""
-        self._ran = None if self._called is None else instant(self._called.device)
+        called = self._called
+        self._ran = None if called is None else instant(called.device)
 
     def on_record(self, node: Node, args: tuple[Any, ...], out: torch.Tensor) -> None:
         """The op has ended."""
@@ -81,9 +82,10 @@ class _TimedListener(GuardedListener):
 
     def _stop(self, node: Node | None) -> None:
         """Only the op that began last has a time: one that called others has lost its beginning."""
-        if node is not None and self._called is not None and not self.closed:
+        called, ran = self._called, self._ran  # another thread of the graph may take them away
+        if node is not None and called is not None and not self.closed:
             spent = self._forward[node.seq] = Stopwatch()
-            spent.add(self._called, self._ran or instant(self._called.device))
+            spent.add(called, ran or instant(called.device))
         self._called = self._ran = None
 
     def on_error(self, op: OpInfo, args: tuple[Any, ...], error: Exception) -> None:
@@ -105,8 +107,9 @@ class _TimedListener(GuardedListener):
     def on_rule(self, node: Node, position: int, gradient: Any, reduced: Any, reduction: Reduction | None) -> None:
         """One of them has ended, and the next begins."""
         ours = self.running is not None and node.plan is not None  # torch's nodes have a clock of their own
-        if ours and self._began is not None:
-            self.on_node(node.seq, self._began, instant(self._began.device))
+        began = self._began
+        if ours and began is not None:
+            self.on_node(node.seq, began, instant(began.device))
         super().on_rule(node, position, gradient, reduced, reduction)
         if ours and self._began is not None:
             self._began = instant(cuda_device([raw_of(reduced)]))
