@@ -85,7 +85,7 @@ class Ranks:
 
     @property
     def norms(self) -> tuple[float, ...]:
-        """Of the gradients of all parameters together, for each rank."""
+        """The norm of the gradients of all parameters together, for each rank."""
         return tuple(hypot(*[one.norms[rank] for one in self.parameters]) for rank in range(self.size))
 
     @property

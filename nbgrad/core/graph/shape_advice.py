@@ -44,6 +44,16 @@ class ShapeError(NamedTuple):
         found = self.known.get("self")
         return found if isinstance(found, torch.nn.Module) else None
 
+    def layer(self, other: str = "the layer") -> str:
+        """The class of the module; ``other`` where a function was called."""
+        return other if self.module is None else type(self.module).__name__
+
+    @property
+    def given(self) -> str:
+        """The input of the layer in words, with its shape where that is known."""
+        shape = self.shape("input")
+        return "its input" if shape is None else f"its input {shape}"
+
     def numbers(self) -> list[int]:
         """The groups of the pattern, which are whole numbers."""
         return [int(one) for one in self.match.groups()]
@@ -146,10 +156,8 @@ def _features(module: torch.nn.Linear, shape: Shape) -> Words:
 def _channels(case: ShapeError) -> Words:
     """A convolution gets an input with another number of channels."""
     expected, got = case.numbers()
-    module, shape = case.module, case.shape("input")
-    name = type(module).__name__ if module is not None else "the convolution"
-    shown = "its input" if shape is None else f"its input {shape}"
-    rank = len(getattr(module, "kernel_size", ())) or (len(shape) - 2 if shape is not None else 0)
+    name, shape, shown = case.layer("the convolution"), case.shape("input"), case.given
+    rank = len(getattr(case.module, "kernel_size", ())) or (len(shape) - 2 if shape is not None else 0)
     if shape is not None and len(shape) == rank + 2 and shape[-1] == expected and expected not in shape[1:-1]:
         remedy = f"x.permute({', '.join(map(str, (0, rank + 1, *range(1, rank + 1))))})"
         text = f"{name} takes the channels in dimension 1, and {shown} has {expected} numbers in the last one"
@@ -341,9 +349,7 @@ def _size(case: ShapeError) -> Words:
 def _recurrent(case: ShapeError) -> Words:
     """A recurrent layer gets an input with another number of features."""
     expected, got = case.numbers()
-    module, shape = case.module, case.shape("input")
-    name = type(module).__name__ if module is not None else "the layer"
-    shown = "its input" if shape is None else f"its input {shape}"
+    name, shape, shown = case.layer(), case.shape("input"), case.given
     if shape is not None and shape.count(expected) == 1 and len(shape) == 3:
         text = f"{name} takes its {expected} features in the last dimension, and {shown} has them in dimension"
         at = shape.index(expected)
@@ -367,14 +373,12 @@ def _hidden(case: ShapeError) -> Words:
 def _running(case: ShapeError) -> Words:
     """A batch norm gets another number of channels."""
     got, expected = case.numbers()
-    module, shape = case.module, case.shape("input")
-    name = type(module).__name__ if module is not None else "the batch norm"
-    shown = "" if shape is None else f" {shape}"
+    name, shape, shown = case.layer("the batch norm"), case.shape("input"), case.given
     if shape is not None and len(shape) > 2 and shape[-1] == expected:
-        text = f"{name} takes its {expected} channels in dimension 1, and its input{shown} has them in the last one"
+        text = f"{name} takes its {expected} channels in dimension 1, and {shown} has them in the last one"
         return f"{text}. Write x.transpose(1, -1)", "x.transpose(1, -1)"
     remedy = f"{name}({got})"
-    return f"its input{shown} has {got} channels in dimension 1, and {name} takes {expected}. Make it {remedy}", remedy
+    return f"{shown} has {got} channels in dimension 1, and {name} takes {expected}. Make it {remedy}", remedy
 
 
 def _one_row(case: ShapeError) -> Words:  # noqa: ARG001
