@@ -1,5 +1,7 @@
 """Data parallel training in two processes here: a step next to torch's, and how much sending the backward hides.
 
+Torch's own step is also taken in a graph, and in one that compares the ranks.
+
 Both wrappers are in the same two processes, over gloo, and take turns there. Each process computes in one thread.
 """
 
@@ -130,6 +132,17 @@ def time_of(step: Step) -> float:
     return (perf_counter() - begin) / CALLS
 
 
+GRAPHS: dict[str, dict[str, Any]] = {"recorded": {"every": 1}, "compared": {"ranks": True}}
+"""The options of the graphs in which torch's step is taken."""
+
+
+def in_a_graph(step: Step, options: dict[str, Any]) -> float:
+    """The seconds of a step in an open graph, in both processes together."""
+    with nbgrad.record(view="none", **options):
+        step()
+        return time_of(step)
+
+
 def child(rank: int, place: str, rounds: int) -> None:
     """The work of each process; the first prints the times and the traces."""
     torch.set_num_threads(1)
@@ -141,10 +154,12 @@ def child(rank: int, place: str, rounds: int) -> None:
         losses = [[float(step().detach()) for _ in range(3)] for step in steps.values()]
         if any(abs(one - other) > 1e-3 * abs(one) for one, other in zip(*losses, strict=True)):
             raise RuntimeError(f"{name}: the losses differ, {losses}")
-        times: dict[str, list[float]] = {who: [] for who in steps}
+        ways = {who: partial(time_of, step) for who, step in steps.items()}
+        ways |= {who: partial(in_a_graph, steps["torch"], options) for who, options in GRAPHS.items()}
+        times: dict[str, list[float]] = {who: [] for who in ways}
         for number in range(rounds):
-            for who in list(steps)[:: 1 if number % 2 else -1]:
-                times[who].append(time_of(steps[who]))
+            for who in list(ways)[:: 1 if number % 2 else -1]:
+                times[who].append(ways[who]())
         traces = [traced(steps["nbgrad"]) for _ in range(rounds)]
         middle = sorted(traces, key=lambda one: one.hidden)[len(traces) // 2]
         found[name] = {"times": times, "trace": middle}
@@ -154,7 +169,7 @@ def child(rank: int, place: str, rounds: int) -> None:
 
 
 class Measured(NamedTuple):
-    """The measurements of one network: the seconds of each library's steps, and a trace of nbgrad's backward."""
+    """The measurements of one network: the seconds of a step, taken in each way, and a trace of nbgrad's backward."""
 
     times: dict[str, list[float]]
     trace: Trace
@@ -186,14 +201,16 @@ def markdown(found: dict[str, Measured]) -> str:
     lines = [
         f"## {TITLE.capitalize()}",
         "",
-        "| | torch | nbgrad | times torch | half within | time on the way that the backward hides |",
-        "|---|---|---|---|---|---|",
+        "| | torch | nbgrad | times torch | half within | time on the way that the backward hides "
+        "| torch, recorded | and ranks compared |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, one in found.items():
         ratio = ratios(one.times["nbgrad"], one.times["torch"])
         middles = [time_text(Spread.of(one.times[who]).middle) for who in LIBRARIES]
         cells = [name, *middles, f"**{ratio.middle:.2f}**", f"{ratio.low:.2f} to {ratio.high:.2f}"]
-        lines.append(f"| {' | '.join([*cells, f'{one.trace.hidden:.0%}'])} |")
+        graphs = [f"{ratios(one.times[who], one.times['torch']).middle:.2f}" for who in GRAPHS]
+        lines.append(f"| {' | '.join([*cells, f'{one.trace.hidden:.0%}', *graphs])} |")
     for name, one in found.items():
         lines += ["", f"A backward of {name}:", "", "```text", drawn_trace(one.trace), "```"]
     return "\n".join(lines)
