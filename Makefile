@@ -30,6 +30,10 @@ CORE := nbgrad/core
 COMPILED := $(CORE)/compiled.json
 DECLARED := $(wildcard $(CORE)/*/*.pxd)
 WRITTEN_IN_C := $(wildcard $(CORE)/*/*.[ch] $(CORE)/*/*/*.[ch])
+# Where there is ccache, a clone compiles the core again in seconds.
+ifneq ($(shell command -v ccache 2>/dev/null),)
+export CC := ccache $(CC)
+endif
 # The number of processes that compile the core, and of those that run the tests.
 JOBS ?= 2
 # The number of processes for tests in a browser: half of the time they wait for a kernel or a page.
