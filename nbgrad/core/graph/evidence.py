@@ -104,8 +104,11 @@ class Evidence:
         return self._graph.backwards >= LOOP or any(log.steps for log in self.training().logs.values())
 
     def living(self) -> dict[int, int]:
-        """For each earlier backward, but for the last two, how many of its ops still live, by its number."""
-        return self._paths.living()
+        """For each earlier backward, but for the last ones, how many of its ops still live, by its number.
+
+        Of a backward that was not recorded it is known that its graph lives, and not how many ops it has: 0.
+        """
+        return dict.fromkeys(self._graph.pace.living(), 0) | self._paths.living()
 
     def unseen(self) -> set[int]:
         """The ids of the ops that no graph recorded: their values and constants are not known."""

@@ -29,6 +29,8 @@ cdef class Pace(Pacer):
     cdef Py_ssize_t _last
     cdef bint _leapt
     cdef Foresight _foresight
+    cdef object _marks
+    cdef object _mark(self, root)
     @cython.locals(now=double, seconds=double, last=bint)
     cdef object _step_ended(self)
     cdef object _measure(self, double seconds)

@@ -8,6 +8,9 @@ observer is notified. The graph then learns of backwards and of optimizers' step
 from collections import deque
 from time import perf_counter
 from typing import Any
+from weakref import ref
+
+import torch
 
 from nbgrad.core.engine.call_site import CallSites, places
 from nbgrad.core.engine.pacing import Pacer
@@ -57,6 +60,16 @@ _BLIND = 64
 """If the rounds of a loop are not known, they are looked for again after 1, 2, 4 ... and at most so many steps."""
 
 
+_MARKED = 64
+"""The graphs of so many backwards that were not recorded are looked for at the end."""
+
+
+class _Mark:
+    """Lives as long as the node of torch's graph that holds it: torch's nodes have no weak references."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Pace(Pacer):
     """Decides after each step of a loop whether the graph records the next one.
 
@@ -100,6 +113,7 @@ class Pace(Pacer):
         self._last = 0  # the last recorded step
         self._leapt = False
         self._foresight = Foresight()
+        self._marks = deque[tuple[int, int, Any]](maxlen=_MARKED)
 
     @property
     def rests(self) -> bool:
@@ -127,11 +141,27 @@ class Pace(Pacer):
             self._leapt = self.losses.note(roots, places()) or self._leapt
             if self.rests:
                 self._rest.passed()
+                self._mark(roots[0])
             within = differentiable or self._stepping  # what was created is still to be differentiated
             if not self._optimizers and not within and self._is_alone(accumulates):
                 self._step_ended()
         except Exception as error:
             self._rest.failed(error)
+
+    def _mark(self, root: Any) -> None:
+        """Make a mark in torch's graph of ``root``. It lives as long as this graph."""
+        node = root.grad_fn if type(root) is torch.Tensor else None
+        if node is not None:
+            mark = _Mark()
+            node.metadata[_Mark] = mark
+            self._marks.append((self._backwards, self._steps, ref(mark)))
+
+    def living(self) -> list[int]:
+        """The numbers of earlier backwards that were not recorded, and whose graphs still live.
+
+        The last two steps are left out: the program has names for their losses.
+        """
+        return [number for number, step, mark in self._marks if step < self._steps - 2 and mark() is not None]
 
     def _is_alone(self, accumulates: bool) -> bool:
         """Whether a backward ends a step of a loop without an optimizer."""

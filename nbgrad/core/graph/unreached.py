@@ -354,12 +354,17 @@ class Paths:
         if not places:
             return []
         alike = self._alike({place.instruction for *_, place in places})
+        # The last of several results of one instruction leads to the loss: it has taken the name of the others.
+        again = {place.instruction for id in self._reached if id > begin and (place := self._place(id)) is not None}
         return [
             one
             for one in places
             if len(before := alike[one[0]]) > 0 and not any(id in used or self._lives(id) for id in before)
-            if not self._repeats_loss(one[0]) and not one[2].may_be_read()
+            if not self._repeats_loss(one[0]) and (one[2].instruction in again or not one[2].may_be_read())
         ]
+
+    def _place(self, id: int) -> Place | None:
+        return self._facts[id].place if id in self._facts else None
 
     def _lives(self, id: int) -> bool:
         return self._ops[id].thing() is not None

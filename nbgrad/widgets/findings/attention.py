@@ -26,13 +26,14 @@ Truths = np.ndarray[Any, np.dtype[np.bool_]]
 
 def attention(case: Examination) -> Iterator[Finding]:
     """The findings about the softmax of an attention, and about masks."""
+    turned = list(_turned(case))
+    yield from turned
     for record in case.records:
         name = "" if record.op is None else record.op.name
-        if name == "softmax":
+        if name == "softmax" and not turned:  # the rows of padding are equal, so its gradient is 0
             yield from _attention(case, record)
         elif name == "masked_fill":
             yield from _mask(case, record)
-    yield from _turned(case)
 
 
 def _attention(case: Examination, record: Record) -> Iterator[Finding]:
@@ -164,14 +165,15 @@ def _padded(case: Examination, record: Record) -> Iterator[tuple[Record, Truths]
             padding = ended == usual
             length = padding.sum(axis=1)
             at_end = padding == np.minimum.accumulate(padding[:, ::-1], axis=1)[:, ::-1]
-            if at_end.all() and length.max() > 1 and length.min() < length.max():
+            differ = length.min() < length.max()
+            if at_end.all() and length.max() > 1 and (differ or (known is not None and length.min() > 0)):
                 yield source, padding if ended is rows else padding[:, ::-1]
 
 
 def _shown(case: Examination, record: Record) -> "Truths | _Count | None":
     """Which numbers a mask leaves in an op that uses one; of a larger mask, how many."""
     name = "" if record.op is None else record.op.name
-    if name not in ("masked_fill", "mul", "add", "scaled_dot_product_attention"):
+    if name not in ("masked_fill", "mul", "add", "baddbmm", "scaled_dot_product_attention"):
         return None
     sources = [(taken.name, case.source(record, at)) for at, taken in enumerate(record.inputs)]
     masks = [one for called, one in sources if one is not None and (called == "mask" or one.id not in case.learned)]

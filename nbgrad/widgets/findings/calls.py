@@ -67,6 +67,8 @@ def _slips(case: Examination) -> Iterator[tuple[str, str, LoopCall]]:
     scaled = any(call.kind == "unscale" for call in calls)
     for number, group, now in _last_steps(case):
         yield from _clips(group, number, now=now)
+        if number and now:
+            yield from _clears(group)
     if not scaled:  # a scaler leaves out steps
         yield from _schedules(calls)
     steps = [call for call in calls if call.kind == ("unscale" if scaled else "step")]
@@ -122,6 +124,20 @@ def _clips(calls: list[LoopCall], number: int, *, now: bool) -> Iterator[tuple[s
                 "Call it between backward() and step()",
                 call,
             )
+
+
+def _clears(calls: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
+    """Gradients that are set to 0 after the backward, and before the step that should use them."""
+    for at, call in enumerate(calls):
+        steps = [one for one in calls[at + 1 :] if one.kind == "step" and one.optimizer is call.optimizer]
+        used = [one for one in calls[:at] if one.kind == "step" and one.optimizer is call.optimizer]
+        if call.kind == "zero_grad" and call.optimizer is not None and steps and not used:
+            yield (
+                f"zero_grad() at {call.place} clears the gradients that step() at {steps[0].place} should use.",
+                "Call zero_grad() before backward(), or after step()",
+                call,
+            )
+            return
 
 
 def _is_scaled(clip: LoopCall, after: list[LoopCall]) -> bool:
@@ -251,9 +267,10 @@ def kept_graphs(case: Examination) -> Iterator[Finding]:
         return
     root = case.roots[0]
     name = root.name or "the loss"
+    ops = sum(living.values()) if all(living.values()) else 0  # of those between recorded ones they were not counted
+    held = f", with {ops:,} ops" if ops else ""
     text = (
-        f"the graphs of {counted(len(living), 'earlier backward')} are still alive, with {sum(living.values()):,} "
-        "ops: a sum such as "
+        f"the graphs of {counted(len(living), 'earlier backward')} are still alive{held}: a sum such as "
         f"total += {name}, a list, or an attribute such as ctx.y keeps each of them, so memory grows with every step."
     )
     yield located(root, "kept graphs", text, f"Keep numbers: {name}.item() for a sum or a list, detach() for a tensor")

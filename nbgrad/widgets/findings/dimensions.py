@@ -171,3 +171,35 @@ def batch_second(case: Examination) -> Iterator[Finding]:
                 f"{given.shape} counts as time, but the loss has a row for each of these {rows}."
             )
             yield located(record, "wrong dimension", text, f"Make it {kind}(..., batch_first=True)")
+
+
+def classes_second(case: Examination) -> Iterator[Finding]:
+    """Scores of classes in the last dimension, for a loss whose classes are the second one."""
+    for one in case.comparisons:
+        shape, maker = one.prediction.shape, one.prediction
+        named = one.loss.op is not None and one.loss.op.name == "cross_entropy"
+        last = traits_of(maker.op).units == -1 or (maker.op is not None and _batch_first(maker) is not None)
+        if named and last and len(shape) > 2 and one.target.shape == (shape[0], *shape[2:]):
+            text = (
+                f"{one.loss.run} takes dimension 1 of {shape} for the classes, but {maker.run} makes them in the last "
+                "one: the scores of a class are those of a place."
+            )
+            remedy = "Write logits.transpose(1, -1), or logits.flatten(0, -2) and target.flatten()"
+            yield located(one.loss, "wrong dimension", text, remedy)
+
+
+def pixels(case: Examination) -> Iterator[Finding]:
+    """Images whose channels are last in memory, in a view that calls another dimension the channels."""
+    for record in case.records:
+        tensor = case.tensor(record) if record.kind == "constant" and len(record.shape) == 4 else None
+        base = None if tensor is None else tensor._base
+        if base is None or base.dim() != 4 or not (base.is_contiguous() and tensor.is_contiguous()):
+            continue
+        (rows, *sides, channels), user = base.shape, next(iter(case.uses.get(record.id, ())), None)
+        if record.shape != (rows, channels, *sides) or channels in sides or user is None or sides[0] < _FEW:
+            continue
+        text = (
+            f"{user.run} takes {record.name or 'images'} {record.shape}, a view of {tuple(base.shape)}: it keeps the "
+            "order of the numbers in memory, so each channel has pixels of all channels."
+        )
+        yield located(user, "wrong dimension", text, "Write x.permute(0, 3, 1, 2)")

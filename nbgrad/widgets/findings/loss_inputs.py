@@ -6,7 +6,7 @@ from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
-from nbgrad.widgets.findings.examination import moves, takes_of
+from nbgrad.widgets.findings.examination import Examination, moves, takes_of
 from nbgrad.widgets.findings.located import located
 
 _PROBABILITIES = (0.0, 1.0)
@@ -106,6 +106,33 @@ def _across(loss: str, giver: Record | None) -> tuple[str, str] | None:
         f"along dim={dim}: its results are no probabilities of classes. {remedy}"
     )
     return text, remedy
+
+
+def learned_weights(case: Examination) -> Iterator[Finding]:
+    """Log-probabilities of actions, weighted by the error of a prediction that gets a gradient from them."""
+    for record in case.records:
+        pair = [case.source(record, at) for at in range(len(record.inputs))] if _name(record) == "mul" else []
+        for chosen, weight in (pair, pair[::-1]) if len(pair) == 2 else ():
+            if weight is None or _name(weight) != "sub" or not weight.shape or not _is_chosen(case, chosen):
+                continue
+            if sum(source in case.learned for source in weight.sources) == 1 == len(weight.sources) - 1:
+                name = weight.name or weight.run
+                text = (
+                    f"{record.run} weights log-probabilities with {name}, which is computed from a prediction and "
+                    "passes a gradient on to it: the prediction moves to make the weights small, not to be right."
+                )
+                yield located(record, "loss input", text, f"Use {weight.name or 'the weights'}.detach() there")
+                return
+
+
+def _is_chosen(case: Examination, record: Record | None) -> bool:
+    """Whether numbers are log-probabilities of actions or classes, one of each row."""
+    while record is not None and _name(record) in ("neg", "squeeze"):
+        record = case.source(record)
+    given = case.giver(record) if record is not None and _name(record) == "gather" else None
+    if given is None or _name(given) == "log_softmax":
+        return given is not None
+    return _name(given) == "sub" and (norm := case.giver(given, 1)) is not None and _name(norm) == "logsumexp"
 
 
 def _name(record: Record) -> str:

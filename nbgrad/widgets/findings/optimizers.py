@@ -21,6 +21,9 @@ _ROUNDS = 30
 _ROUNDS_ADDED = 3
 """If so many steps find a gradient that was not cleared, clearing was forgotten."""
 
+_TINY = torch.finfo(torch.float16).smallest_normal / 2**11
+"""A smaller number is 0 in float16."""
+
 _CONTAINERS = {"['": "dict", "[": "list"}
 """The plain containers, by the sign of their items in a name."""
 
@@ -144,6 +147,24 @@ def _adds_up(record: Record) -> bool:
     """Whether its ``.grad`` is larger than the gradient of the last backward."""
     since, came = record.since, record.gradient
     return since is not None and since.grad is not None and came is not None and since.grad.norm > 2 * came.norm
+
+
+def lost_epsilon(case: Examination) -> list[Finding]:
+    """The finding that an optimizer divides by a root of 0: its eps is below the smallest number of float16."""
+    for log in case.optimizers:
+        optimizer = log.known()
+        for group in [] if optimizer is None else optimizer.param_groups:
+            params = [one for one in group["params"] if one.dtype == torch.float16]
+            size = None if group.get("fused") else group.get("eps")
+            if params and isinstance(size, float) and size > 0 and torch.tensor(size, dtype=torch.float16) == 0:
+                remedy = "Keep the parameters in float32 and compute under torch.autocast, or use eps=1e-4"
+                text = (
+                    f"{log.name} has eps={size:g}, which is 0 in float16, the type of "
+                    f"{counted(len(params), 'parameter')}: a step divides by 0 where the square of a gradient is below "
+                    f"{_TINY:.1g}. {remedy}"
+                )
+                return [Finding("nan", text, remedy)]
+    return []
 
 
 def still(case: Examination) -> list[Finding]:

@@ -1,6 +1,7 @@
 """Outputs that cannot reach their targets, and targets that teach nothing."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from math import inf, prod
 from statistics import median
@@ -298,14 +299,24 @@ def class_numbers(case: Examination) -> Iterator[Finding]:
 
 def unused(case: Examination) -> Iterator[Finding]:
     """A number that was computed like a term of the loss, and that nothing uses or reads."""
+    lines = Counter(place.instruction for *_, place in case.evidence.unused())
     for id, what, place in case.evidence.unused():
-        record = case.made.get(id)
+        record, times = case.made.get(id), lines.pop(place.instruction, 0)
         name = what if record is None or record.name is None else f"{record.name} ({what})"
-        remedy = "Add it to the loss, or leave it out"
-        text = (
-            f"{name} at {place} is computed in each step, but it does not lead to the loss, and nothing reads it: is a "
-            f"term of the loss missing? {remedy}"
-        )
+        if times > 1:
+            remedy = "Add them up, or call backward() for each"
+            text = (
+                f"{name} at {place} makes {times} numbers in each step that do not lead to the loss, and nothing reads "
+                f"them: the next one takes the name of each. {remedy}"
+            )
+        elif times:
+            remedy = "Add it to the loss, or leave it out"
+            text = (
+                f"{name} at {place} is computed in each step, but it does not lead to the loss, and nothing reads it: "
+                f"is a term of the loss missing? {remedy}"
+            )
+        else:
+            continue
         yield Finding("unreached", text, remedy, None if record is None else id, place=place)
 
 

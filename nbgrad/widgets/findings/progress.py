@@ -12,7 +12,7 @@ from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.record import Record
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.divergence import alike
-from nbgrad.widgets.findings.examination import Examination, is_called_loss, takes_of, typical
+from nbgrad.widgets.findings.examination import Examination, is_called_loss, outermost, takes_of, typical
 from nbgrad.widgets.findings.located import located
 
 _STEPS = 8
@@ -412,6 +412,7 @@ def flat(case: Examination) -> Iterator[Finding]:
     text = (
         f"the loss does not fall: it was {number(early)} at the beginning and is {number(late)} after "
         f"{case.graph.backwards:,} backwards. Order of calls, optimizer, gradients and steps are sound."
+        f"{_frozen_part(case)}"
     )
     yield located(
         root,
@@ -419,3 +420,14 @@ def flat(case: Examination) -> Iterator[Finding]:
         text,
         "Try to overfit one batch, and look at the data, the labels and the size of the model",
     )
+
+
+def _frozen_part(case: Examination) -> str:
+    """A sentence about the part of the models that does not learn; empty if there is none."""
+    models = {id(model): model for record in case.records if (model := outermost(record)) is not None}
+    params = {id(one): one for model in models.values() for one in model.parameters()}
+    frozen = [one for one in params.values() if not one.requires_grad]
+    size, part = sum(one.numel() for one in params.values()), sum(one.numel() for one in frozen)
+    if not part:
+        return ""
+    return f" But {len(frozen)} of the {len(params)} parameters are frozen, {part:,} of {size:,} numbers."

@@ -16,6 +16,7 @@ from nbgrad.widgets.findings import (
     optimizers,
     outputs,
     progress,
+    shortcuts,
 )
 from nbgrad.widgets.findings.attention import attention
 from nbgrad.widgets.findings.eval_mode import evaluating, partly
@@ -24,7 +25,7 @@ from nbgrad.widgets.findings.frozen import frozen
 from nbgrad.widgets.findings.functions import untrue
 from nbgrad.widgets.findings.guard import Guard
 from nbgrad.widgets.findings.located import located
-from nbgrad.widgets.findings.loss_inputs import mistaken
+from nbgrad.widgets.findings.loss_inputs import learned_weights, mistaken
 from nbgrad.widgets.findings.module_gradients import shrinking, zeroed
 from nbgrad.widgets.findings.saturated import silent
 from nbgrad.widgets.findings.through_numpy import halved
@@ -69,7 +70,7 @@ class RuleRow(NamedTuple):
 _ANY = frozenset(KINDS) - {"broadcast"}
 """Causes of the fact that nothing is learned. A tensor that was stretched may be meant."""
 
-_UNMOVED = ("no change", "no step", "idle step", "no optimizer", "regularization", "small steps")
+_UNMOVED = ("no change", "early call", "no step", "idle step", "no optimizer", "regularization", "small steps")
 
 
 def _shrinking(case: Examination) -> list[Finding]:
@@ -98,6 +99,7 @@ def _softmax_began_it(case: Examination, found: list[Finding]) -> bool:
 
 RULES: tuple[RuleRow, ...] = (
     RuleRow("numbers of another engine", ("wrong number",), _known),
+    RuleRow("the eps of an optimizer", ("nan",), optimizers.lost_epsilon),
     RuleRow("the first NaN", ("nan",), beginnings.beginnings),
     RuleRow("a loss without a bound", ("sign",), progress.bottomless),
     RuleRow("updates uphill", ("sign",), outputs.uphill),
@@ -126,6 +128,7 @@ RULES: tuple[RuleRow, ...] = (
     RuleRow("gradients that shrink", ("vanishing",), _shrinking, {"vanishing": ("zero gradient", "vanishing")}),
     RuleRow("activations that are off", ("saturated",), lambda case: silent(case.records, case.ahead)),
     RuleRow("inputs of losses", ("loss input",), lambda case: mistaken(case.records)),
+    RuleRow("weights that learn", ("loss input",), learned_weights, once=True),
     RuleRow("eval mode", ("eval mode",), lambda case: evaluating(case.records)),
     RuleRow("parts in eval mode", ("eval mode",), partly, {"eval mode": ("eval mode",)}),
     RuleRow("unregistered modules", ("unregistered",), lambda case: [one for one, _ in case.unregistered]),
@@ -159,6 +162,10 @@ RULES: tuple[RuleRow, ...] = (
     RuleRow("backwards of Functions", ("custom function",), untrue, once=True),
     RuleRow("rows of a batch", ("wrong dimension",), dimensions.mixed, once=True),
     RuleRow("the dimension of the batch", ("wrong dimension",), dimensions.batch_second, once=True),
+    RuleRow("the dimension of the classes", ("wrong dimension",), dimensions.classes_second, once=True),
+    RuleRow("images with their channels last", ("wrong dimension",), dimensions.pixels, once=True),
+    RuleRow("words that a model foresees", ("attention", "target"), shortcuts.foreseen_words, once=True),
+    RuleRow("pairs that may be equal", ("target",), shortcuts.equal_pairs, once=True),
     RuleRow("linear layers in a row", ("no activation",), layers.in_a_row, once=True),
     RuleRow("settings of layers", ("layer setting", "frozen but changing"), layers.settings, once=True),
     RuleRow(
