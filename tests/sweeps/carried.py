@@ -1,8 +1,7 @@
-"""Random programs with views and changes in place: saved and loaded, in torch.fx, in pages, and as ONNX models."""
+"""Random programs with views and changes in place: saved and loaded, in torch.fx, and in pages."""
 
 import tempfile
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -94,9 +93,3 @@ def check(random: Random) -> None:
             # The loss sums up a hundred sines, which may cancel, and the sine of a large number has fewer right digits.
             largest = max(float(one.abs().max()) for one in expected if one.is_floating_point() and one.numel())
             compare(program, (x, y), file, terms=10.0 * max(1.0, largest))
-        if find_spec("onnx") and find_spec("onnxruntime"):
-            try:
-                program.to_onnx(file, x, y)
-            except RuntimeError as error:  # onnxruntime has some operators only without float64
-                if "Could not find an implementation" not in str(error):
-                    raise

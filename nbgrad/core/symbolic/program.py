@@ -354,29 +354,6 @@ class Program(Listing):
 
         return to_fx(self)
 
-    def to_onnx(self, path: str | PathLike[str], *examples: Any) -> None:
-        """Write the program as an ONNX model, and check first that onnxruntime computes the same numbers with it.
-
-        The model takes the inputs of the program under their names. It returns what the program returns, the gradients
-        that it sets, and for each tensor that the program changes, as running statistics, its new contents under
-        ``NAME_after``. Captured tensors are part of the model, with the numbers that they have now.
-
-        Args:
-            path: the file. It appears when the comparison has passed; a file that is there already stays until then.
-            examples: arguments to compare on. Without them two sets of arguments are drawn: normal floats, integers
-                that are 0 or 1.
-
-        Raises:
-            NotImplementedError: a step cannot be written: it draws random numbers, belongs to the update of an
-                optimizer, or has no translation. The message names the operator and the line.
-            RuntimeError: onnxruntime gives other numbers, or cannot run the model.
-            ValueError: the program gives no finite numbers on drawn inputs, or does not run on them: give examples.
-            ModuleNotFoundError: onnx or onnxruntime is not installed.
-        """
-        from nbgrad.core.symbolic.exports.onnx import to_onnx
-
-        to_onnx(self, path, examples)
-
     def to_html(self, path: str | PathLike[str], *examples: Any) -> None:
         """Write the program as one page that runs it: change a number of an input or a parameter, and see every step.
 
