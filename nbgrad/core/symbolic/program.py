@@ -38,14 +38,11 @@ class Program(Listing):
     Attributes:
         function, examples: the traced function, and examples of its arguments.
         notes: the rewrites of the passes, in order.
-        settings: the settings of optimizers that a program from a file reads, by name; change them here. Any other
-            program reads them from its optimizer.
     """
 
     function: Callable[..., Any] | None = None
     examples: tuple[Any, ...] = field(default=())
     notes: list[Note] = field(default_factory=list)
-    settings: dict[str, float] = field(default_factory=dict)
 
     @cached_property
     def run(self) -> Run:
@@ -183,9 +180,7 @@ class Program(Listing):
             A program that returns ``(result, gradients)``, or ``(result, gradients, gradients of order 2, ...)``.
         """
         if self.function is None:
-            raise RuntimeError(
-                f"program {self.name!r} was loaded or transformed: take the gradient of the traced program"
-            )
+            raise RuntimeError(f"program {self.name!r} was transformed: take the gradient of the traced program")
         chosen = self._differentiable() if wrt is None else [self._named(one) for one in wrt]
         if not chosen:
             raise RuntimeError(f"no tensor that {self.name} uses requires a gradient: give wrt, or requires_grad=True")
@@ -321,26 +316,6 @@ class Program(Listing):
 
     def __repr__(self) -> str:
         return f"<Program {self.name}: {len(self.inputs)} inputs, {len(self.captured)} captured, {len(self)} steps>"
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the program to a file, which ``nbgrad.symbolic.load`` reads without running anything in it.
-
-        The file is one of safetensors: it has the captured tensors, and the steps as JSON in its metadata. A file that
-        is there already stays until the new one is complete. Tensors that share memory share it again when they are
-        read.
-
-        Args:
-            path: the file.
-
-        Raises:
-            ValueError: the program calls something other than functions of torch, such as an optimizer that was not
-                traced, or it holds a tensor or a setting that a file cannot hold. The message names the step.
-            OSError: the file cannot be written.
-            ModuleNotFoundError: safetensors is not installed.
-        """
-        from nbgrad.core.symbolic.exports.saving import save
-
-        save(self, path)
 
     def to_fx(self) -> torch.fx.GraphModule:
         """The program as a graph of ``torch.fx``.
