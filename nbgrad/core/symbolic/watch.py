@@ -12,11 +12,11 @@ from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.user_names import is_module
 from nbgrad.core.symbolic.calls import Calls
-from nbgrad.core.symbolic.draws import Draws
+from nbgrad.core.symbolic.draws import generators
 from nbgrad.core.symbolic.effects import Change, Effects, Lines
 from nbgrad.core.symbolic.errors import ColdOptimizer, TraceError, Unsettled, error_at
 from nbgrad.core.symbolic.fake import is_fake
-from nbgrad.core.symbolic.process_settings import ProcessSettings
+from nbgrad.core.symbolic.process_settings import PROCESS_SETTINGS, KeptSettings
 from nbgrad.core.symbolic.surroundings import Sight
 from nbgrad.core.symbolic.tracer import Tracer
 
@@ -57,10 +57,10 @@ class TraceWatch:
         around = [one.value for one in sights]
         self.tracer = tracer
         self.seed = torch.get_rng_state()
-        self.draws = Draws(around)
+        self.draws = KeptSettings(generators(around))
         self.effects = Effects(sights)
         self.calls = Calls(around, watches=locating is None)
-        self.settings = ProcessSettings()
+        self.settings = KeptSettings(PROCESS_SETTINGS)
         self.place: Place | None = None
         self._setting: str | None = None
         self._settings_after = self.settings
@@ -68,7 +68,7 @@ class TraceWatch:
         self._inner: Any = self.calls if locating is None else Lines(lambda: self._told(locating))
 
     def __enter__(self) -> Self:
-        self.settings = ProcessSettings()
+        self.settings = KeptSettings(PROCESS_SETTINGS)
         self._inner.__enter__()
         return self
 
@@ -78,7 +78,7 @@ class TraceWatch:
             self.place = Place(*self._inner.found)
         self._setting = self.settings.changed()
         if self._setting is not None:
-            self._settings_after = ProcessSettings()
+            self._settings_after = KeptSettings(PROCESS_SETTINGS)
             self.settings.restore()
 
     def restore(self) -> None:
