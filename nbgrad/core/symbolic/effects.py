@@ -226,7 +226,7 @@ def _is_unset(value: Any) -> bool:
 
 
 class _Held:
-    """What an object held at one time.
+    """The content of an object at one time.
 
     Args:
         name: how the user's code calls it.

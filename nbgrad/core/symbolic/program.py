@@ -21,7 +21,6 @@ from nbgrad.core.symbolic.lines import Level
 from nbgrad.core.symbolic.outline import outline
 from nbgrad.core.symbolic.passes.optimize import optimized, stages
 from nbgrad.core.symbolic.passes.peak import peak_memory
-from nbgrad.core.symbolic.passes.rematerialize import check_budget, rematerialize
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.reached import leave_reached, switch_requiring
 from nbgrad.core.symbolic.replay import Run, replay
@@ -228,24 +227,6 @@ class Program(Listing):
         Arguments, captured tensors and the memory that kernels need inside are not counted.
         """
         return peak_memory(self)
-
-    def rematerialize(self, budget: float) -> "Program":
-        """The program that computes cheap values again where they are read late, and so keeps fewer of them.
-
-        Call it after ``optimize``, which would merge values that are computed twice. No digit changes. ``notes`` have
-        its rewrites. If no cheap value is left, the peak stays above the budget.
-
-        Args:
-            budget: the limit for ``peak_memory``: bytes, or a number up to 1.0, which is a fraction of the present
-                peak.
-
-        Raises:
-            ValueError: the budget is not positive.
-        """
-        check_budget(budget)
-        nbytes = int(budget * self.peak_memory()) if budget <= 1 else int(budget)
-        passed = rematerialize(self, nbytes)
-        return replace(passed.listing, notes=[*self.notes, *passed.notes])
 
     def draw(self, path: "str | PathLike[str]", *, before: "Program | None" = None) -> None:
         """Write a picture of the program to a file, of a kind that ``AutogradGraph.save`` knows.
