@@ -201,8 +201,8 @@ class KeptSettings:
                 write(before)
 
 
-_OF_DECIMALS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "traps")
-"""All but the flags, which arithmetic itself sets."""
+_OF_DECIMALS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+"""All numbers. The flags are left out, which arithmetic itself sets; the traps are memory of the context."""
 
 
 def _flat(value: Any) -> Any:
@@ -210,7 +210,7 @@ def _flat(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _flat(one) for key, one in value.items()}
     if isinstance(value, decimal.Context):
-        return [getattr(value, name) for name in _OF_DECIMALS]
+        return [*(getattr(value, name) for name in _OF_DECIMALS), dict(value.traps)]
     if isinstance(value, torch.Tensor):
         value = value.numpy()
     return value.tobytes() if isinstance(value, np.ndarray) else value
