@@ -121,7 +121,7 @@ class Compiled:
             if self.reasons[-1:] != [reason]:
                 self.reasons.append(reason)
             return self.function(*args)
-        ran = alone(self._run, args)
+        ran: tuple[Any] | Exception | None = alone(self._run, args)
         if ran is None:
             ran = tracing_alone(self._traced, args)
         return self._without_program(args, ran) if ran is None or isinstance(ran, Exception) else ran[0]

@@ -323,7 +323,7 @@ class _Attributes(_Entries):
 class _Variables(_Entries):
     """The variables of a module, those of Python's own left out; or those of them that have one of the names."""
 
-    def __init__(self, name: str, owner: Any, space: dict[str, Any], names: set[str] | None = None) -> None:
+    def __init__(self, name: str, owner: Any, space: Any, names: set[str] | None = None) -> None:
         super().__init__(name, owner, space)
         self.names = names
         self.before = self._now()
