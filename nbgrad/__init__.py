@@ -187,7 +187,6 @@ def compile(  # torch's name
     *,
     backend: str = "auto",
     level: "Level" = "exact",
-    budget: float | None = None,
 ) -> Any:
     """Run a loss function or a training step as a program: see ``nbgrad.symbolic.compile``.
 
@@ -195,15 +194,13 @@ def compile(  # torch's name
         function: the function to compile; without it, ``compile`` is a decorator.
         backend: the name of the backend that runs the program.
         level: "exact" changes no digit of any result, "reassociate" may change the last digits.
-        budget: how many bytes the results of all steps may take together. A number up to 1 is a fraction of the bytes
-            that they take without a budget.
 
     Returns:
         A function with the same arguments.
     """
     from nbgrad.core.symbolic import compiled as compiling
 
-    return compiling.compile(function, backend=backend, level=level, budget=budget)
+    return compiling.compile(function, backend=backend, level=level)
 
 
 def _load() -> None:

@@ -6,7 +6,6 @@ They are loaded when they are asked for: torch's fake tensors, which they need, 
 from nbgrad.core.symbolic.backends import BACKENDS
 from nbgrad.core.symbolic.compiled import Compiled, compile  # torch's name
 from nbgrad.core.symbolic.errors import TraceError
-from nbgrad.core.symbolic.exports.loading import load
 from nbgrad.core.symbolic.ir import ProgramStep, RowCall, Value
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.program import Program, trace
@@ -23,6 +22,5 @@ __all__ = (
     "TraceError",
     "Value",
     "compile",
-    "load",
     "trace",
 )

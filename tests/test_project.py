@@ -217,7 +217,7 @@ def test_every_import_of_the_package_is_a_dependency() -> None:
     }
     project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
     extras = project["optional-dependencies"]
-    optional = chain(*(extras[name] for name in ("pdf", "weights", "onnx", "marimo")))
+    optional = chain(*(extras[name] for name in ("pdf", "weights", "marimo")))
     hosts = {"pytest", "pytest-html"}  # the plugin for pytest is imported by pytest, and asks whether pytest-html runs
     assert needed - hosts <= names(project["dependencies"]) | names(optional)
 

@@ -15,8 +15,6 @@ OTHERS = {
     "core/functional/gradient_edge.py": ("register_multi_grad_hook", "torch: values of its argument mode="),
     "core/interop/aten_functions.py": ("_REDUCTIONS KERNELS", "torch: values of reduction=; functions of torch._C._nn"),
     "core/interop/numpy_arrays.py": ("TENSORS_ONLY UFUNC_REDUCTIONS", "numpy: its ufuncs"),
-    "core/symbolic/exports/functions.py": ("_property", "torch: attributes of a tensor that can be assigned"),
-    "core/symbolic/exports/onnx_ops.py": ("_UNARY", "onnx: kernels of ATen, with ONNX's names for them"),
     "core/symbolic/exports/page.py": ("_node", "torch: kernels of ATen, with the names of the page's kernels"),
     "core/symbolic/fusion.py": ("PRICES", "torch: the measured times of its kernels"),
     "core/symbolic/latex.py": ("_SIGNS", "torch: its functions in LaTeX, where no row called them"),

@@ -16,9 +16,6 @@ from nbgrad.core.engine.state import current
 
 Run = Callable[..., Any]
 
-OPAQUE: dict[str, Run] = {}
-"""The functions that a program calls as one step, by module and name: a saved program refers to them by these."""
-
 
 def opaque(like: Run) -> Callable[[Run], Run]:
     """Decorate a function of raw tensors that looks at numbers. The results must not share memory with the arguments.
@@ -78,5 +75,4 @@ def _in_traces(function: Run, like: Run, checks: bool) -> Run:
         return like(*args, **settings)
 
     call.like, call.checks = like, checks  # type: ignore[attr-defined]
-    OPAQUE[f"{function.__module__}.{function.__qualname__}"] = call
     return call

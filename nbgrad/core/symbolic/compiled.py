@@ -1,9 +1,8 @@
 """``compile``: a function that is traced at its first call, and runs as a program from then on."""
 
-import warnings
 from collections.abc import Callable
 from decimal import Decimal
-from functools import partial, update_wrapper
+from functools import update_wrapper
 from inspect import signature
 from time import perf_counter
 from types import FunctionType, MethodType
@@ -28,11 +27,11 @@ from nbgrad.core.symbolic.joint import partitioned, with_seeds
 from nbgrad.core.symbolic.kernel_settings import changed_setting, devices, interferes, kernel_settings
 from nbgrad.core.symbolic.nest import interpreter
 from nbgrad.core.symbolic.passes.optimize import LEVELS, Level
-from nbgrad.core.symbolic.passes.rematerialize import check_budget
 from nbgrad.core.symbolic.program import Program
 from nbgrad.core.symbolic.surroundings import change_of, differs
 from nbgrad.core.symbolic.tracing import Spec, Trace, spec_of, traced
-from nbgrad.core.symbolic.turns import running, tracing
+from nbgrad.core.symbolic.turns import alone, tracing_alone
+from nbgrad.core.tensor.broadcast_check import warn_here
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -41,7 +40,6 @@ def compile(  # torch's name
     *,
     backend: str = "auto",
     level: Level = "exact",
-    budget: float | None = None,
 ) -> Any:
     """Run ``function`` as a program: traced at its first call, and again if the program is no longer valid.
 
@@ -56,22 +54,19 @@ def compile(  # torch's name
         backend: what runs the program, a name in ``nbgrad.symbolic.BACKENDS``. "auto" is "replay", which calls torch's
             own kernels; at the level "reassociate" it is "fused" where the core is compiled.
         level: that of ``Program.optimize``: "exact" changes no digit, "reassociate" may change the last ones.
-        budget: that of ``Program.rematerialize``: the bytes that the results of the steps may take together; or a
-            number up to 1.0, which is a fraction of the bytes without a budget. Cheap values are computed again to stay
-            below it.
 
     Returns:
         A function with the same arguments. Its ``reasons`` say why each trace was made.
 
     Raises:
         TypeError: ``function`` cannot be called.
-        ValueError: there is no such backend or level, or the budget is not positive.
+        ValueError: there is no such backend or level.
     """
     if function is None:
-        return lambda one: Compiled(one, backend, level, budget)
+        return lambda one: Compiled(one, backend, level)
     if not callable(function):
         raise TypeError(f"compile() takes a function, a module or a training step, got {type(function).__name__}")
-    return Compiled(function, backend, level, budget)
+    return Compiled(function, backend, level)
 
 
 class Compiled:
@@ -82,20 +77,18 @@ class Compiled:
         reasons: a line for each trace: why it was made, and how long it took.
     """
 
-    def __init__(self, function: Callable[..., Any], backend: str, level: Level, budget: float | None = None) -> None:
+    def __init__(self, function: Callable[..., Any], backend: str, level: Level) -> None:
         if level not in LEVELS:
             raise ValueError(f"compile(level={level!r}): the levels are {', '.join(LEVELS)}")
         if backend not in BACKENDS:
             raise ValueError(f"compile(backend={backend!r}): the backends are {', '.join(BACKENDS)}")
-        if budget is not None:
-            check_budget(budget)
         self.function = function
         self.reasons: list[str] = []
-        self._settings = backend, level, budget
+        self._settings = backend, level
         self.__name__ = getattr(function, "__name__", type(function).__name__)
         fuses = backend == "auto" and level == "reassociate" and interpreter.available()
         self._backend = BACKENDS["fused" if fuses else backend]
-        self._passes = partial(_passed, level=level, budget=budget)
+        self._level: Level = level
         self._variants: dict[Any, list[Variant]] = {}
         self._newest: Variant | None = None
         self._writes_inputs = False
@@ -128,13 +121,19 @@ class Compiled:
             if self.reasons[-1:] != [reason]:
                 self.reasons.append(reason)
             return self.function(*args)
-        with running:
-            variant = self._found(args)[0]
-            if variant is not None:
-                if self._unsettled:
-                    self._unsettled.clear()
-                return variant.run(args)
-        return self._traced(args)
+        ran: tuple[Any] | Exception | None = alone(self._run, args)
+        if ran is None:
+            ran = tracing_alone(self._traced, args)
+        return self._without_program(args, ran) if ran is None or isinstance(ran, Exception) else ran[0]
+
+    def _run(self, args: tuple[Any, ...]) -> tuple[Any] | None:
+        """The result of the program for these arguments; None if there is none."""
+        variant = self._found(args)[0]
+        if variant is None:
+            return None
+        if self._unsettled:
+            self._unsettled.clear()
+        return (variant.run(args),)
 
     def _found(self, args: tuple[Any, ...]) -> "tuple[Variant | None, str | None, Any]":
         """The program for these arguments, or None and why an earlier one does not hold; and the kind of the call."""
@@ -169,21 +168,18 @@ class Compiled:
         ordered: tuple[Any, ...] = given.args
         return ordered
 
-    def _traced(self, args: tuple[Any, ...]) -> Any:
-        """Trace the function for these arguments, and run the program."""
-        with tracing():
-            variant, why, key = self._found(args)  # another thread may have traced it meanwhile
-            made = self._new(key, args, why) if variant is None else variant
-            if isinstance(made, Variant):
-                return made.run(args)
-        return self._without_program(args, made)
+    def _traced(self, args: tuple[Any, ...]) -> tuple[Any] | Exception | None:
+        """Trace the function for these arguments, and run the program; what ``_new`` gives in its place."""
+        variant, why, key = self._found(args)  # another thread may have traced it meanwhile
+        made = self._new(key, args, why) if variant is None else variant
+        return (made.run(args),) if isinstance(made, Variant) else made
 
     def _new(self, key: Any, args: tuple[Any, ...], why: str | None) -> "Variant | Exception | None":
         """A new program for these arguments; None before an optimizer has state; or the error of the function."""
         reason = why or ("first call" if not self._variants else f"arguments of another kind: {_told(args)}")
         begin, raised = perf_counter(), list[Exception]()
         try:
-            variant = _variant(self.function, args, self._backend, self._passes, raised.append)
+            variant = _variant(self.function, args, self._backend, self._level, raised.append)
         except ColdOptimizer as cold:
             self.reasons.append(f"{reason}: ran without a program, because {str(cold).partition(',')[0]}")
             return None
@@ -206,10 +202,9 @@ class Compiled:
         self._limit(key, args)
         if len(known) == _KEPT and not self._told:
             self._told = True
-            warnings.warn(
+            warn_here(
                 f"the compiled {self.__name__} was traced {_KEPT + 1} times for arguments of one kind, the last time "
                 f"because {reason}. A trace takes longer than a run: give the function what changes as an argument",
-                stacklevel=5,
             )
         known.insert(0, variant)
         del known[_KEPT:]
@@ -228,22 +223,20 @@ class Compiled:
             self._variants.pop(alike.pop(0), None)
         if len(alike) > _KEPT and not self._told_numbers:
             self._told_numbers = True
-            warnings.warn(
+            warn_here(
                 f"the compiled {self.__name__} was traced {len(alike)} times for arguments that differ in "
                 f"numbers or text alone, the last time for {_told(args)}. Each value has a program of its own, and a "
                 f"trace takes longer than a run. Give it a tensor in place of a number that changes, as "
                 "nbgrad.tensor(0.5) for 0.5: one program then serves all values",
-                stacklevel=6,
             )
 
     def _without_program(self, args: tuple[Any, ...], error: Exception | None) -> Any:
         """Call the function. If it raised ``error`` in its trace, what it does before that has to happen."""
         found = self.function(*args)
         if error is not None:
-            warnings.warn(
+            warn_here(
                 f"the compiled {self.__name__} ran without a program, because it raises an error in a trace alone: "
                 f"{_told_error(error)}",
-                stacklevel=4,
             )
         return found
 
@@ -413,8 +406,7 @@ class _CompiledLoss(Variant):
 
     def backward(self, seeds: list[torch.Tensor], saved: list[torch.Tensor]) -> Any:
         """The gradient of each tensor argument and of each parameter; None where there is none."""
-        with running:
-            made = iter(below_autograd(self._runs[1], [*seeds, *saved], []))
+        made = iter(alone(below_autograd, self._runs[1], [*seeds, *saved], []))
         return [next(made) if isinstance(one, Value) else None for one in self._backward.outputs]
 
 
@@ -444,24 +436,18 @@ class CompiledFunction(Function):
         return (None, None, *(None if one is None else Tensor(one) for one in found))
 
 
-def _passed(program: Program, level: Level, budget: float | None) -> Program:
-    """The program after the passes that were asked for."""
-    done = program.optimize(level, ordered=True)
-    return done if budget is None else done.rematerialize(budget)
-
-
 def _variant(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     backend: Backend,
-    passes: Callable[[Program], Program],
+    level: Level,
     on_error: Callable[[Exception], object],
 ) -> Variant:
     """Trace a function for these arguments. ``on_error`` is called with an error that the function raises."""
     trace = traced(function, args, on_error)
     program = Program(**vars(trace.listing), function=function, examples=mapped(spec_of, args))
     if not any(trace.differentiable):
-        return _CompiledStep(passes(program), trace, backend)
+        return _CompiledStep(program.optimize(level, ordered=True), trace, backend)
     flat = [one for one in leaves(args) if isinstance(one, TensorBase | torch.Tensor)]
     places = [place for place, one in enumerate(flat) if isinstance(one, TensorBase)]
     owners = [owner for owner, _, needs_grad in trace.tensors if needs_grad]
@@ -479,7 +465,7 @@ def _variant(
     by_place = dict(zip(wanted, gradients, strict=False))
     in_order = [by_place.get(place) for place in range(len(flat))] + list(gradients[len(wanted) :])
     joint.outputs = (found, in_order)
-    return _CompiledLoss(program, trace, passes(_shaped(joint, program)), owners, backend)
+    return _CompiledLoss(program, trace, _shaped(joint, program).optimize(level, ordered=True), owners, backend)
 
 
 def _shaped(listing: Listing, program: Program) -> Program:

@@ -1,53 +1,34 @@
-"""``Draws``: whether a function has drawn random numbers that are not torch's."""
+"""The generators of random numbers that are not torch's own one, to see whether a function has drawn from one."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from nbgrad.core.symbolic.kernel_settings import Setting
 
-class Draws:
-    """The states of the generators of Python's and of numpy's, to see whether one has moved on.
 
-    Args:
-        around: objects that a function uses; generators among them are looked at too.
+def generators(around: Iterable[Any]) -> list[Setting]:
+    """The generators of Python's and of numpy's, and those among the objects that a function uses.
+
+    Returns:
+        What each is called, the function that reads its state, and the function that writes it.
     """
-
-    def __init__(self, around: Iterable[Any]) -> None:
-        kinds: list[tuple[str, Callable[[], Any], Callable[[Any], object]]] = [
-            ("Python's random", random.getstate, random.setstate),
-            ("numpy.random", partial(np.random.get_state, legacy=False), np.random.set_state),
-        ]
-        for one in around:
-            if isinstance(one, random.Random):
-                kinds.append(("a random.Random", one.getstate, one.setstate))
-            elif isinstance(one, np.random.Generator):
-                bits = one.bit_generator
-                kinds.append(("a generator of numpy", partial(getattr, bits, "state"), partial(setattr, bits, "state")))
-            elif isinstance(one, np.random.RandomState):
-                kinds.append(("a RandomState of numpy", partial(one.get_state, legacy=False), one.set_state))
-            elif isinstance(one, torch.Generator):
-                kinds.append(("a generator of torch", one.get_state, one.set_state))
-        self._before = [(name, read, write, read()) for name, read, write in kinds]
-
-    def changed(self) -> str | None:
-        """The name of a generator that has drawn since; None if none has."""
-        return next((name for name, read, _, before in self._before if _flat(read()) != _flat(before)), None)
-
-    def restore(self) -> None:
-        """Give the generators that have drawn their old states."""
-        for _, read, write, before in self._before:
-            if _flat(read()) != _flat(before):
-                write(before)
-
-
-def _flat(state: Any) -> Any:
-    """A state that can be compared: arrays as bytes."""
-    if isinstance(state, dict):
-        return {key: _flat(one) for key, one in state.items()}
-    if isinstance(state, torch.Tensor):
-        state = state.numpy()
-    return state.tobytes() if isinstance(state, np.ndarray) else state
+    found: list[Setting] = [
+        ("Python's random", random.getstate, random.setstate),
+        ("numpy.random", partial(np.random.get_state, legacy=False), np.random.set_state),
+    ]
+    for one in around:
+        if isinstance(one, random.Random):
+            found.append(("a random.Random", one.getstate, one.setstate))
+        elif isinstance(one, np.random.Generator):
+            bits = one.bit_generator
+            found.append(("a generator of numpy", partial(getattr, bits, "state"), partial(setattr, bits, "state")))
+        elif isinstance(one, np.random.RandomState):
+            found.append(("a RandomState of numpy", partial(one.get_state, legacy=False), one.set_state))
+        elif isinstance(one, torch.Generator):
+            found.append(("a generator of torch", one.get_state, one.set_state))
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial, partialmethod
 from io import BytesIO, StringIO
-from operator import is_
+from operator import attrgetter, eq, is_
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
@@ -73,7 +73,7 @@ class Effects:
     """
 
     def __init__(self, around: Iterable[Sight]) -> None:
-        self._held: list[_Held] = []
+        self._held: list[_Held | _Entries] = []
         self._known: set[int] = set()
         self._alive: list[Any] = []  # an id belongs to one object as long as that lives
         waiting = deque((one.name, one.value) for one in around)
@@ -101,7 +101,7 @@ class Effects:
 
     # ----------------------------------------------------------------------------------------------- what there is
 
-    def _hold(self, held: "_Held") -> None:
+    def _hold(self, held: "_Held | _Entries") -> None:
         self._held.append(held)
 
     def _found(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -116,7 +116,7 @@ class Effects:
             yield name, value.__func__
             yield name.rpartition(".")[0] or type(value.__self__).__name__, value.__self__
         elif isinstance(value, CellType):
-            self._hold(_Cell(name, value))
+            self._hold(_cell(name, value))
             yield name, _content(value)
         elif (simple := next((held for kind, held in _SIMPLE if isinstance(value, kind)), None)) is not None:
             self._hold(simple(name, value))
@@ -138,7 +138,7 @@ class Effects:
             yield from ((f"{name}[{place}]", one) for place, one in enumerate(list(value)) if _deep(one))
         elif isinstance(value, set | frozenset):
             if isinstance(value, set):
-                self._hold(_Set(name, value))
+                self._hold(_set(name, value))
             yield from ((name, one) for one in list(value) if _deep(one))
         elif isinstance(value, partial | partialmethod):
             yield from ((name, value.func), (f"{name}.args", value.args), (f"{name}.keywords", value.keywords))
@@ -154,7 +154,7 @@ class Effects:
         for one in kind.__mro__:
             for key, slot in vars(one).items():
                 if isinstance(slot, MemberDescriptorType) and one.__module__ != "builtins":
-                    held = _SlotAttribute(f"{name}.{key}", value, slot)
+                    held = _slot(f"{name}.{key}", value, slot)
                     self._hold(held)
                     yield held.name, held.before
 
@@ -174,7 +174,7 @@ class Effects:
         own = not in_library(value.__code__.co_filename)
         yield from zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
         if own:
-            self._hold(_Function(name, value))
+            self._hold(_function(name, value))
             space, names = value.__globals__, set(_names_in(value.__code__))
             self._hold(_Variables("", value, space, None if "globals" in names else names))
             yield from ((key, space[key]) for key in names if key in space)
@@ -187,7 +187,7 @@ class Effects:
         if getattr(value, "__dict__", None):
             self._hold(_Attributes(name, value, value.__dict__, frozenset()))
         if isinstance(value, TensorBase):
-            self._hold(_TensorHooks(name, value))
+            self._hold(_hooks(name, value))
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
@@ -226,41 +226,55 @@ def _is_unset(value: Any) -> bool:
 
 
 class _Held:
-    """The contents of an object at one time.
+    """The content of an object at one time.
 
-    Attributes:
-        name: how the user's code calls the object.
+    Args:
+        name: how the user's code calls it.
         owner: the object.
+        read: reads what it holds, in a form that does not change with it.
+        write: gives the object back what was read.
+        same: whether two readings are the same.
     """
 
-    def __init__(self, name: str, owner: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        owner: Any,
+        read: Callable[[], Any],
+        write: Callable[[Any], object],
+        same: Callable[[Any, Any], bool] = eq,
+    ) -> None:
         self.name, self.owner = name, owner
+        self._read, self._write, self._same = read, write, same
+        self.before = read()
 
     def changes(self) -> Iterator[Change]:
         """The changes since."""
-        raise NotImplementedError
+        now = self._read()
+        if not self._same(now, self.before):
+            yield Change(self.name, self.owner, self.before, now, _is_unset(self.before))
 
     def restore(self) -> None:
         """Give the object back what it held."""
-        raise NotImplementedError
+        self._write(self.before)
 
 
 def _listed(space: Any) -> list[Any]:
     return [*space, *space.values()]
 
 
-class _Entries(_Held):
+class _Entries:
     """The entries of a dict, which may hold attributes."""
 
     def __init__(self, name: str, owner: Any, space: Any, kept: frozenset[str] = frozenset()) -> None:
-        super().__init__(name, owner)
-        self.space, self.kept = space, kept
+        self.name, self.owner, self.space, self.kept = name, owner, space, kept
         self.before = dict(space)
 
     def _now(self) -> dict[Any, Any]:
         return dict(self.space)
 
     def changes(self) -> Iterator[Change]:
+        """The changes since."""
         now = self._now()
         if len(now) == len(self.before) and all(map(is_, _listed(now), _listed(self.before))):
             return
@@ -279,6 +293,7 @@ class _Entries(_Held):
         return f"{self.name}[{key!r}]"
 
     def restore(self) -> None:
+        """Give the dict back its entries."""
         kept = {key: self.space[key] for key in self.kept if key in self.space}
         self.space.clear()
         self.space.update({**self.before, **kept})
@@ -308,7 +323,7 @@ class _Attributes(_Entries):
 class _Variables(_Entries):
     """The variables of a module, those of Python's own left out; or those of them that have one of the names."""
 
-    def __init__(self, name: str, owner: Any, space: dict[str, Any], names: set[str] | None = None) -> None:
+    def __init__(self, name: str, owner: Any, space: Any, names: set[str] | None = None) -> None:
         super().__init__(name, owner, space)
         self.names = names
         self.before = self._now()
@@ -326,40 +341,36 @@ class _Variables(_Entries):
 
     def restore(self) -> None:
         for change in list(self.changes()):
-            key = change.name.rpartition(".")[2]
-            if change.before is _UNSET:
-                del self.space[key]
-            else:
-                self.space[key] = change.before
+            self._put(change.name.rpartition(".")[2], change.before)
+
+    def _put(self, key: str, value: Any) -> None:
+        if value is _UNSET:
+            del self.space[key]
+        else:
+            self.space[key] = value
 
 
-class _Class(_Entries):
+class _Class(_Variables):
     """The attributes of a class."""
 
     def __init__(self, name: str, owner: type) -> None:
         super().__init__(name, owner, vars(owner))
 
-    def called(self, key: Any) -> str:
-        return f"{self.name}.{key}"
-
     def _leaves_out(self, key: Any) -> bool:
         return key in ("__abstractmethods__", "_abc_impl", "__annotations__", "__dict__", "__weakref__", "__doc__")
 
-    def restore(self) -> None:
-        for change in list(self.changes()):
-            key = change.name.rpartition(".")[2]
-            if change.before is _UNSET:
-                type.__delattr__(self.owner, key)
-            else:
-                type.__setattr__(self.owner, key, change.before)
+    def _put(self, key: str, value: Any) -> None:
+        if value is _UNSET:
+            type.__delattr__(self.owner, key)
+        else:
+            type.__setattr__(self.owner, key, value)
 
 
 class _Listed(_Held):
     """The entries of a list or a deque."""
 
     def __init__(self, name: str, owner: Any) -> None:
-        super().__init__(name, owner)
-        self.before = list(owner)
+        super().__init__(name, owner, partial(list, owner), partial(_refill, owner, owner.extend))
 
     def changes(self) -> Iterator[Change]:
         now = list(self.owner)
@@ -370,158 +381,105 @@ class _Listed(_Held):
                 if differs(last, first):
                     yield Change(f"{self.name}[{place}]", self.owner, first, last)
 
-    def restore(self) -> None:
-        self.owner.clear()
-        self.owner.extend(self.before)
+
+def _refill(container: Any, fill: Callable[[Any], object], before: Any) -> None:
+    container.clear()
+    fill(before)
 
 
-class _Compared(_Held):
-    """Contents that are compared as a whole."""
-
-    def __init__(self, name: str, owner: Any) -> None:
-        super().__init__(name, owner)
-        self.before = self._now()
-
-    def _now(self) -> Any:
-        """The contents, or what differs if they do."""
-        raise NotImplementedError
-
-    def changes(self) -> Iterator[Change]:
-        if self._now() != self.before:
-            yield Change(self.name, self.owner)
+def _alike(now: Any, before: Any) -> bool:
+    return not differs(now, before)
 
 
-class _Set(_Compared):
-    """The entries of a set."""
-
-    def _now(self) -> Any:
-        return set(self.owner)
-
-    def restore(self) -> None:
-        self.owner.clear()
-        self.owner.update(self.before)
+def _set(name: str, owner: set[Any]) -> _Held:
+    return _Held(name, owner, partial(set, owner), partial(_refill, owner, owner.update))
 
 
-class _Bytes(_Compared):
+def _bytes(name: str, owner: Any) -> _Held:
     """The contents of a bytearray, or of an array of Python's."""
-
-    def _now(self) -> Any:
-        return self.owner[:]
-
-    def restore(self) -> None:
-        self.owner[:] = self.before
+    return _Held(name, owner, lambda: owner[:], partial(owner.__setitem__, slice(None)))
 
 
-class _Stream(_Compared):
+def _stream(name: str, owner: Any) -> _Held:
     """The text or the bytes in a stream in memory, and the place where it is read."""
 
-    def _now(self) -> Any:
-        return None if self.owner.closed else (self.owner.getvalue(), self.owner.tell())
+    def write(before: Any) -> None:
+        if before is not None and not owner.closed:
+            owner.seek(0)
+            owner.truncate()
+            owner.write(before[0])
+            owner.seek(before[1])
 
-    def restore(self) -> None:
-        if self.before is not None and not self.owner.closed:
-            self.owner.seek(0)
-            self.owner.truncate()
-            self.owner.write(self.before[0])
-            self.owner.seek(self.before[1])
+    return _Held(name, owner, lambda: None if owner.closed else (owner.getvalue(), owner.tell()), write)
 
 
-class _ArrayNumbers(_Compared):
+def _array(name: str, owner: np.ndarray[Any, Any]) -> _Held:
     """The numbers of an array of numpy's; of a large one whether they have changed."""
+    copy = owner.copy() if owner.nbytes <= _COPIED else None
 
-    def __init__(self, name: str, owner: np.ndarray[Any, Any]) -> None:
-        super().__init__(name, owner)
-        self.copy = owner.copy() if owner.nbytes <= _COPIED else None
+    def read() -> list[int]:
+        return [id(one) for one in owner.flat] if owner.dtype.hasobject else [hash(owner.tobytes())]
 
-    def _now(self) -> Any:
-        if self.owner.dtype.hasobject:
-            return [id(one) for one in self.owner.flat]
-        return hash(self.owner.tobytes())
+    def write(_: Any) -> None:
+        if copy is not None:
+            owner[...] = copy
 
-    def restore(self) -> None:
-        if self.copy is not None:
-            self.owner[...] = self.copy
+    return _Held(name, owner, read, write)
 
 
-class _SlotAttribute(_Held):
+def _slot(name: str, owner: Any, slot: Any) -> _Held:
     """An attribute in ``__slots__``."""
 
-    def __init__(self, name: str, owner: Any, slot: Any) -> None:
-        super().__init__(name, owner)
-        self.slot = slot
-        self.before = self._now()
-
-    def _now(self) -> Any:
+    def read() -> Any:
         try:
-            return self.slot.__get__(self.owner)
+            return slot.__get__(owner)
         except AttributeError:
             return _UNSET
 
-    def changes(self) -> Iterator[Change]:
-        now = self._now()
-        if differs(now, self.before):
-            yield Change(self.name, self.owner, self.before, now, _is_unset(self.before))
-
-    def restore(self) -> None:
+    def write(before: Any) -> None:
         with suppress(AttributeError):  # it is only read, as the count of lines of a reader of the module csv
-            if self.before is _UNSET:
-                self.slot.__delete__(self.owner)
+            if before is _UNSET:
+                slot.__delete__(owner)
             else:
-                self.slot.__set__(self.owner, self.before)
+                slot.__set__(owner, before)
+
+    return _Held(name, owner, read, write, _alike)
 
 
-class _Cell(_Held):
+def _cell(name: str, owner: CellType) -> _Held:
     """A variable of a function that an inner function uses."""
 
-    def __init__(self, name: str, owner: CellType) -> None:
-        super().__init__(name, owner)
-        self.before = _content(owner)
-
-    def changes(self) -> Iterator[Change]:
-        now = _content(self.owner)
-        if differs(now, self.before):
-            yield Change(self.name, self.owner, self.before, now, _is_unset(self.before))
-
-    def restore(self) -> None:
-        if self.before is _UNSET:
-            del self.owner.cell_contents
+    def write(before: Any) -> None:
+        if before is _UNSET:
+            del owner.cell_contents
         else:
-            self.owner.cell_contents = self.before
+            owner.cell_contents = before
+
+    return _Held(name, owner, partial(_content, owner), write, _alike)
 
 
-class _Function(_Held):
+def _function(name: str, owner: FunctionType) -> _Held:
     """The code and the defaults of a function."""
 
-    def __init__(self, name: str, owner: FunctionType) -> None:
-        super().__init__(name, owner)
-        self.before = owner.__code__, owner.__defaults__, owner.__kwdefaults__
+    def write(before: Any) -> None:
+        owner.__code__, owner.__defaults__, owner.__kwdefaults__ = before
 
-    def changes(self) -> Iterator[Change]:
-        one = self.owner
-        if not all(map(is_, self.before, (one.__code__, one.__defaults__, one.__kwdefaults__))):
-            yield Change(self.name, one)
-
-    def restore(self) -> None:
-        self.owner.__code__, self.owner.__defaults__, self.owner.__kwdefaults__ = self.before
+    parts = attrgetter("__code__", "__defaults__", "__kwdefaults__")
+    return _Held(name, owner, lambda: parts(owner), write, lambda now, before: all(map(is_, now, before)))
 
 
-class _TensorHooks(_Held):
+def _hooks(name: str, owner: TensorBase) -> _Held:
     """The hooks of a tensor."""
 
-    def __init__(self, name: str, owner: TensorBase) -> None:
-        super().__init__(f"the hooks of {name}", owner)
-        self.before = [dict(one) for one in _tables(owner)]
+    def read() -> dict[int, Any]:
+        return {at: dict(one) for at, one in enumerate(_tables(owner)) if one}
 
-    def changes(self) -> Iterator[Change]:
-        now = [dict(one) for one in _tables(self.owner)]
-        if now != self.before and any((*now, *self.before)):
-            yield Change(self.name, self.owner)
-
-    def restore(self) -> None:
-        tables = _tables(self.owner)
-        for table, before in zip(tables, self.before or [{}] * len(tables), strict=True):
+    def write(before: dict[int, Any]) -> None:
+        for at, table in enumerate(_tables(owner)):
             table.clear()
-            table.update(before)
+            table.update(before.get(at, {}))
+
+    return _Held(f"the hooks of {name}", owner, read, write)
 
 
 def _tables(tensor: Any) -> list[Any]:
@@ -529,11 +487,11 @@ def _tables(tensor: Any) -> list[Any]:
     return [] if hooks is None else [hooks.gradient, hooks.before, hooks.after, hooks.accumulated]
 
 
-_SIMPLE: list[tuple[Any, Callable[[str, Any], _Held]]] = [
+_SIMPLE: list[tuple[Any, Callable[[str, Any], _Held | _Entries]]] = [
     (ModuleType, lambda name, value: _Variables(name, value, vars(value))),
-    (np.ndarray, _ArrayNumbers),
-    (bytearray | array, _Bytes),
-    (StringIO | BytesIO, _Stream),
+    (np.ndarray, _array),
+    (bytearray | array, _bytes),
+    (StringIO | BytesIO, _stream),
 ]
 """Kinds of objects that hold no others, or of which the others are not looked at; and what is kept of them."""
 

@@ -29,11 +29,6 @@ from nbgrad.core.symbolic.numbers import Number
 NEEDS_NUMBERS = (DataDependentOutputException, DynamicOutputShapeException)
 """The errors of torch for a result that depends on the numbers of a tensor."""
 
-MOST = 10_000
-"""The most operators and parts of tensors that the steps of a file may need while they are followed.
-
-A recurrence runs some operators for each of its time steps."""
-
 _LOG = logging.getLogger("torch._subclasses.fake_tensor")
 _SEEDED = torch.Tag.nondeterministic_seeded
 
@@ -55,19 +50,14 @@ class FakeRun(NamedTuple):
 class _Witness(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's has no types
     """Sees the operators that one call of torch runs, and by their schemas what they write and whether they draw."""
 
-    def __init__(self, left: list[int]) -> None:
+    def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.written: set[int] = set()
         self.random = False
-        self._left = left
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         schema = func._schema
-        if self._left:
-            self._left[0] -= 1 + _parts(schema, args, kwargs)
-            if self._left[0] < 0:
-                raise ValueError("it needs too many operators, or makes too many tensors, to be followed")
         if schema.is_mutable:
             for position, argument in enumerate(schema.arguments):
                 if argument.alias_info is not None and argument.alias_info.is_write:
@@ -90,15 +80,6 @@ class _Views(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's has
         if func is not torch.ops.aten.as_strided.default:  # torch asks for the device on its way
             return func(*args, **(kwargs or {}))
         return self.fakes.view(*args)
-
-
-def _parts(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    """How many tensors an operator makes that cuts one along a dimension; 0 for another one."""
-    if schema.name not in ("aten::unbind", "aten::split", "aten::unsafe_split"):
-        return 0
-    given = dict(zip([argument.name for argument in schema.arguments], args, strict=False)) | kwargs
-    size, by = int(given["self"].shape[given.get("dim", 0)]), given.get("split_size", 1)
-    return -(-size // by) if type(by) is int and by > 0 else 0
 
 
 def _moved(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
@@ -255,15 +236,8 @@ class Fakes:
     from those of the first, in this trace and in later ones.
     """
 
-    def __init__(self, most: int | None = None) -> None:
-        """Make the mode.
-
-        Args:
-            most: how many operators all calls together may run; with a limit, no call runs a kernel on memory. None for
-                a trace, which follows what the user's own program does.
-        """
-        self._left = [] if most is None else [most]
-        self.mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=most is None)
+    def __init__(self) -> None:
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
         # Each with its fake. The real one is held, so that no other memory gets its address while this exists.
         self._memory: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         self._views = _Views(self)
@@ -289,14 +263,6 @@ class Fakes:
             fake.__class__ = _FakeTwin
             vars(fake)["original"] = data
         return fake
-
-    def made(
-        self, shape: tuple[int, ...], stride: tuple[int, ...] | None, dtype: torch.dtype, device: torch.device
-    ) -> torch.Tensor:
-        """A fake tensor of which only these are known; its memory is its own."""
-        if stride is None:
-            return self._wrapped(torch.empty(shape, dtype=dtype, device="meta"), device)
-        return self._wrapped(torch.empty_strided(shape, stride, dtype=dtype, device="meta"), device)
 
     def _of(self, data: torch.Tensor) -> torch.Tensor:
         plain = type(data) is torch.Tensor and data.layout is torch.strided and data.device.type != "meta"
@@ -341,7 +307,7 @@ class Fakes:
         key, given = self._key(function, args, kwargs)
         if key is not None and (known := _KNOWN.get(key)) is not None:
             return self._again(known, given)
-        witness, logs = _Witness(self._left), not _LOG.disabled
+        witness, logs = _Witness(), not _LOG.disabled
         _LOG.disabled = True  # torch writes the traceback of every error, also of one that is caught
         try:
             with _Postponed(), warnings.catch_warnings(), self.mode, witness:

@@ -12,7 +12,6 @@ import torch
 from nbgrad.core.backend.below_autograd import unrecorded
 from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.division import divided
-from nbgrad.core.symbolic.exports.functions import path_of
 from nbgrad.core.symbolic.exports.fx import to_fx
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
@@ -55,7 +54,7 @@ def inductor(listing: Listing) -> Run:
 def _compilable(step: ProgramStep) -> bool:
     """Whether a step is a call of torch whose settings are the same in each run."""
     numbers = any(isinstance(one, Number) for one in leaves((step.args, step.kwargs)))
-    return step.phase != "update" and not numbers and path_of(step.function) is not None
+    return step.phase != "update" and not numbers
 
 
 def _compiled(listing: Listing) -> Callable[..., Any]:

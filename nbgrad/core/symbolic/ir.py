@@ -14,7 +14,6 @@ import torch
 from nbgrad.core.dispatch.table import Op
 from nbgrad.core.engine.place import Place
 from nbgrad.core.structure import leaves, mapped
-from nbgrad.core.symbolic.places import SavedPlace
 
 Kind = Literal["input", "captured", "result"]
 Phase = Literal["forward", "backward", "update"]
@@ -84,15 +83,6 @@ class Event(NamedTuple):
     value: "Value | bool | None"
 
 
-class Shown(str):
-    """A setting or argument of a row of which there is only the text: the file of a program does not hold it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
 @dataclass(eq=False, slots=True)
 class RowCall:
     """One run of a row of the op table.
@@ -111,7 +101,7 @@ class RowCall:
     settings: dict[str, Any]
     results: tuple[Any, ...] = ()
     scope: tuple[str, ...] = ()
-    place: Place | SavedPlace | None = None
+    place: Place | None = None
     steps: int = 0
 
 
@@ -142,7 +132,7 @@ class ProgramStep:
     random: bool = False
     phase: Phase = "forward"
     row: RowCall | None = None
-    place: Place | SavedPlace | None = None
+    place: Place | None = None
     scope: tuple[str, ...] = ()
     checks: bool = False
     order: int = 0

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.structure import leaves
-from nbgrad.core.symbolic.ir import Listing, Phase, ProgramStep, RowCall, Shown, Value
+from nbgrad.core.symbolic.ir import Listing, Phase, ProgramStep, RowCall, Value
 from nbgrad.core.tensor.views import Path
 
 Level = Literal["ops", "torch"]
@@ -144,7 +144,7 @@ def _callable(  # noqa: PLR0911  # a reason each
         return None
     taken = list(leaves((row.args, row.settings)))
     # A path of views cannot be written as an argument, and neither can an argument of which a file has only the text.
-    if any(isinstance(one, Shown | Path) or (isinstance(one, Value) and id(one) not in known) for one in taken):
+    if any(isinstance(one, Path) or (isinstance(one, Value) and id(one) not in known) for one in taken):
         return None
     made = {id(value) for step in steps for value in step.results()}
     given = {id(one) for one in taken} | made

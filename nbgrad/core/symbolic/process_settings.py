@@ -1,4 +1,4 @@
-"""``ProcessSettings``: the settings of the whole process, to see whether a traced function has changed one."""
+"""The settings of the whole process, and ``KeptSettings``, which sees whether a traced function has changed one."""
 
 import decimal
 import gc
@@ -180,33 +180,40 @@ _ARITHMETIC: list[tuple[str, str, Callable[[], Any]]] = [
 ]
 
 
-class ProcessSettings:
-    """The settings of the process."""
+class KeptSettings:
+    """The values of settings at one time.
 
-    def __init__(self) -> None:
-        self._before = [(name, read, write, read()) for name, read, write in _SETTINGS]
+    Args:
+        settings: what each is called, the function that reads it, and the function that writes it.
+    """
+
+    def __init__(self, settings: Iterable[Setting]) -> None:
+        self._before = [(name, read, write, read()) for name, read, write in settings]
 
     def changed(self) -> str | None:
         """The name of a setting that has changed since; None if none has."""
-        return next((name for name, read, _, before in self._before if _differs(read(), before)), None)
+        return next((name for name, read, _, before in self._before if _flat(read()) != _flat(before)), None)
 
     def restore(self) -> None:
         """Give all settings that have changed their old values."""
         for _, read, write, before in self._before:
-            if _differs(read(), before):
+            if _flat(read()) != _flat(before):
                 write(before)
 
 
-_OF_DECIMALS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "traps")
-"""All but the flags, which arithmetic itself sets."""
+_OF_DECIMALS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+"""All numbers. The flags are left out, which arithmetic itself sets; the traps are memory of the context."""
 
 
-def _differs(now: Any, before: Any) -> bool:
-    if now is before:
-        return False
-    if isinstance(before, decimal.Context):
-        return any(getattr(now, name) != getattr(before, name) for name in _OF_DECIMALS)
-    return bool(now != before)
+def _flat(value: Any) -> Any:
+    """A value that can be compared: arrays as bytes."""
+    if isinstance(value, dict):
+        return {key: _flat(one) for key, one in value.items()}
+    if isinstance(value, decimal.Context):
+        return [*(getattr(value, name) for name in _OF_DECIMALS), dict(value.traps)]
+    if isinstance(value, torch.Tensor):
+        value = value.numpy()
+    return value.tobytes() if isinstance(value, np.ndarray) else value
 
 
-_SETTINGS = _settings()
+PROCESS_SETTINGS = _settings()

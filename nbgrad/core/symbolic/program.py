@@ -21,13 +21,12 @@ from nbgrad.core.symbolic.lines import Level
 from nbgrad.core.symbolic.outline import outline
 from nbgrad.core.symbolic.passes.optimize import optimized, stages
 from nbgrad.core.symbolic.passes.peak import peak_memory
-from nbgrad.core.symbolic.passes.rematerialize import check_budget, rematerialize
 from nbgrad.core.symbolic.passes.rewrite import Note
 from nbgrad.core.symbolic.reached import leave_reached, switch_requiring
 from nbgrad.core.symbolic.replay import Run, replay
 from nbgrad.core.symbolic.source import Source
 from nbgrad.core.symbolic.tracing import gradient, spec_of, traced
-from nbgrad.core.symbolic.turns import running, tracing
+from nbgrad.core.symbolic.turns import alone, tracing_alone
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -38,14 +37,11 @@ class Program(Listing):
     Attributes:
         function, examples: the traced function, and examples of its arguments.
         notes: the rewrites of the passes, in order.
-        settings: the settings of optimizers that a program from a file reads, by name; change them here. Any other
-            program reads them from its optimizer.
     """
 
     function: Callable[..., Any] | None = None
     examples: tuple[Any, ...] = field(default=())
     notes: list[Note] = field(default_factory=list)
-    settings: dict[str, float] = field(default_factory=dict)
 
     @cached_property
     def run(self) -> Run:
@@ -64,8 +60,10 @@ class Program(Listing):
         Raises:
             TypeError, ValueError: an argument is not like the example.
         """
-        with running:
-            return self.result_of(self.run, self._given(args), self.captured_data())
+        return alone(self._ran, args)
+
+    def _ran(self, args: tuple[Any, ...]) -> Any:
+        return self.result_of(self.run, self._given(args), self.captured_data())
 
     def result_of(self, run: Run, inputs: list[torch.Tensor], captured: list[torch.Tensor]) -> Any:
         """Run the program with ``run`` for the result of the function. An error leaves what the run has reached."""
@@ -183,9 +181,7 @@ class Program(Listing):
             A program that returns ``(result, gradients)``, or ``(result, gradients, gradients of order 2, ...)``.
         """
         if self.function is None:
-            raise RuntimeError(
-                f"program {self.name!r} was loaded or transformed: take the gradient of the traced program"
-            )
+            raise RuntimeError(f"program {self.name!r} was transformed: take the gradient of the traced program")
         chosen = self._differentiable() if wrt is None else [self._named(one) for one in wrt]
         if not chosen:
             raise RuntimeError(f"no tensor that {self.name} uses requires a gradient: give wrt, or requires_grad=True")
@@ -233,24 +229,6 @@ class Program(Listing):
         Arguments, captured tensors and the memory that kernels need inside are not counted.
         """
         return peak_memory(self)
-
-    def rematerialize(self, budget: float) -> "Program":
-        """The program that computes cheap values again where they are read late, and so keeps fewer of them.
-
-        Call it after ``optimize``, which would merge values that are computed twice. No digit changes. ``notes`` have
-        its rewrites. If no cheap value is left, the peak stays above the budget.
-
-        Args:
-            budget: the limit for ``peak_memory``: bytes, or a number up to 1.0, which is a fraction of the present
-                peak.
-
-        Raises:
-            ValueError: the budget is not positive.
-        """
-        check_budget(budget)
-        nbytes = int(budget * self.peak_memory()) if budget <= 1 else int(budget)
-        passed = rematerialize(self, nbytes)
-        return replace(passed.listing, notes=[*self.notes, *passed.notes])
 
     def draw(self, path: "str | PathLike[str]", *, before: "Program | None" = None) -> None:
         """Write a picture of the program to a file, of a kind that ``AutogradGraph.save`` knows.
@@ -322,26 +300,6 @@ class Program(Listing):
     def __repr__(self) -> str:
         return f"<Program {self.name}: {len(self.inputs)} inputs, {len(self.captured)} captured, {len(self)} steps>"
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the program to a file, which ``nbgrad.symbolic.load`` reads without running anything in it.
-
-        The file is one of safetensors: it has the captured tensors, and the steps as JSON in its metadata. A file that
-        is there already stays until the new one is complete. Tensors that share memory share it again when they are
-        read.
-
-        Args:
-            path: the file.
-
-        Raises:
-            ValueError: the program calls something other than functions of torch, such as an optimizer that was not
-                traced, or it holds a tensor or a setting that a file cannot hold. The message names the step.
-            OSError: the file cannot be written.
-            ModuleNotFoundError: safetensors is not installed.
-        """
-        from nbgrad.core.symbolic.exports.saving import save
-
-        save(self, path)
-
     def to_fx(self) -> torch.fx.GraphModule:
         """The program as a graph of ``torch.fx``.
 
@@ -353,29 +311,6 @@ class Program(Listing):
         from nbgrad.core.symbolic.exports.fx import to_fx
 
         return to_fx(self)
-
-    def to_onnx(self, path: str | PathLike[str], *examples: Any) -> None:
-        """Write the program as an ONNX model, and check first that onnxruntime computes the same numbers with it.
-
-        The model takes the inputs of the program under their names. It returns what the program returns, the gradients
-        that it sets, and for each tensor that the program changes, as running statistics, its new contents under
-        ``NAME_after``. Captured tensors are part of the model, with the numbers that they have now.
-
-        Args:
-            path: the file. It appears when the comparison has passed; a file that is there already stays until then.
-            examples: arguments to compare on. Without them two sets of arguments are drawn: normal floats, integers
-                that are 0 or 1.
-
-        Raises:
-            NotImplementedError: a step cannot be written: it draws random numbers, belongs to the update of an
-                optimizer, or has no translation. The message names the operator and the line.
-            RuntimeError: onnxruntime gives other numbers, or cannot run the model.
-            ValueError: the program gives no finite numbers on drawn inputs, or does not run on them: give examples.
-            ModuleNotFoundError: onnx or onnxruntime is not installed.
-        """
-        from nbgrad.core.symbolic.exports.onnx import to_onnx
-
-        to_onnx(self, path, examples)
 
     def to_html(self, path: str | PathLike[str], *examples: Any) -> None:
         """Write the program as one page that runs it: change a number of an input or a parameter, and see every step.
@@ -435,8 +370,7 @@ def trace(function: Callable[..., Any], *examples: Any) -> Program:
 
 
 def _program(function: Callable[..., Any], examples: tuple[Any, ...]) -> Program:
-    with tracing():
-        listing = traced(function, examples).listing
+    listing = tracing_alone(traced, function, examples).listing
     return Program(**vars(listing), function=function, examples=mapped(spec_of, examples))
 
 

@@ -12,11 +12,11 @@ from nbgrad.core.engine.node import TensorBase
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.user_names import is_module
 from nbgrad.core.symbolic.calls import Calls
-from nbgrad.core.symbolic.draws import Draws
+from nbgrad.core.symbolic.draws import generators
 from nbgrad.core.symbolic.effects import Change, Effects, Lines
 from nbgrad.core.symbolic.errors import ColdOptimizer, TraceError, Unsettled, error_at
 from nbgrad.core.symbolic.fake import is_fake
-from nbgrad.core.symbolic.process_settings import ProcessSettings
+from nbgrad.core.symbolic.process_settings import PROCESS_SETTINGS, KeptSettings
 from nbgrad.core.symbolic.surroundings import Sight
 from nbgrad.core.symbolic.tracer import Tracer
 
@@ -57,10 +57,10 @@ class TraceWatch:
         around = [one.value for one in sights]
         self.tracer = tracer
         self.seed = torch.get_rng_state()
-        self.draws = Draws(around)
+        self.draws = KeptSettings(generators(around))
         self.effects = Effects(sights)
         self.calls = Calls(around, watches=locating is None)
-        self.settings = ProcessSettings()
+        self.settings = KeptSettings(PROCESS_SETTINGS)
         self.place: Place | None = None
         self._setting: str | None = None
         self._settings_after = self.settings
@@ -68,7 +68,7 @@ class TraceWatch:
         self._inner: Any = self.calls if locating is None else Lines(lambda: self._told(locating))
 
     def __enter__(self) -> Self:
-        self.settings = ProcessSettings()
+        self.settings = KeptSettings(PROCESS_SETTINGS)
         self._inner.__enter__()
         return self
 
@@ -78,13 +78,12 @@ class TraceWatch:
             self.place = Place(*self._inner.found)
         self._setting = self.settings.changed()
         if self._setting is not None:
-            self._settings_after = ProcessSettings()
+            self._settings_after = KeptSettings(PROCESS_SETTINGS)
             self.settings.restore()
 
     def restore(self) -> None:
         """Take back what the function has done. Ask when the tensors have their own data again."""
         self.effects.restore()
-        self.calls.restore()
         self.draws.restore()
         if (self.calls.draws or active_count() == 1) and self.has_drawn():
             torch.set_rng_state(self.seed)
@@ -93,21 +92,21 @@ class TraceWatch:
         """Take back what the function has done, before ``error`` has ended its trace.
 
         Raises:
-            TraceError: iterators cannot be set back, and a call of the function itself would go on with later values.
+            TraceError: iterators have given values, and a call of the function itself would go on with later ones.
         """
         self.restore()
-        lost = self.calls.lost() if isinstance(error, Exception) else ""
-        if not lost:
+        moved = self.calls.moved() if isinstance(error, Exception) else ""
+        if not moved:
             return
         if isinstance(error, TraceError) and not isinstance(error, ColdOptimizer | Unsettled):
-            if lost not in str(error):
-                error.args = (f"{error}. {lost}",)
+            if moved not in str(error):
+                error.args = (f"{error}. {moved}",)
             return
         told = f"{type(error).__name__}: {str(error).partition(',')[0]}"
         raise error_at(
             user_place(),
             f"the function takes values from an iterator outside of it, and its trace ends with {told}",
-            f"Call next(...) outside of the function, and give it the value as an argument. {lost}",
+            f"Call next(...) outside of the function, and give it the value as an argument. {moved}",
         ) from error
 
     def has_drawn(self) -> bool:
@@ -133,8 +132,8 @@ class TraceWatch:
             self.calls.check()
         except TraceError as error:
             self.restore()
-            if lost := self.calls.lost():
-                error.args = (f"{error}. {lost}",)
+            if moved := self.calls.moved():
+                error.args = (f"{error}. {moved}",)
             raise
         found = list(self._wrong(changed, replaced))
         if not found:

@@ -141,8 +141,4 @@ def check_passes(random: Random) -> None:
     for one, other in zip(results(program.optimize("reassociate"), args, seed), expected, strict=True):
         scale = float(other.nan_to_num(0.0, 0.0, 0.0).abs().max()) if other.numel() else 0.0
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-4 * max(scale, 1.0), equal_nan=True), str(program)
-    lower = program.rematerialize(0.7)
-    found = results(lower, args, seed)
-    assert all(same_bits(one, other) for one, other in zip(found, expected, strict=True)), str(program)
-    assert lower.peak_memory() <= program.peak_memory()
     assert all(same_bits(one._data, other) for one, other in zip(args, before, strict=True)), "an argument has changed"

@@ -421,59 +421,10 @@ def measured_peak(program: Program, args: list[Any]) -> int:
     return peak
 
 
-def test_peak_memory_is_that_of_the_allocator_and_can_be_lowered() -> None:
+def test_peak_memory_is_that_of_the_allocator() -> None:
     args = [nbgrad.tensor(torch.randn(100, 100), requires_grad=True)]
     program = trace(deep, *args).grad().optimize()
-    lower = program.rematerialize(0.8)
-    for one in (program, lower):
-        assert abs(measured_peak(one, args) - one.peak_memory()) <= 0.01 * one.peak_memory()
-    assert lower.peak_memory() <= 0.8 * program.peak_memory()
-    assert "rematerialize" in rules(lower)
-    assert all(map(same_bits, results(lower, args), results(program, args)))
-    assert len(lower) > len(program)
-
-
-def test_nothing_is_computed_again_that_is_random_or_was_changed() -> None:
-    w = nbgrad.tensor(torch.randn(100, 100), requires_grad=True)
-
-    def function(x: Any) -> Any:
-        y = nn.functional.dropout(x * w, 0.5)
-        z = (w * 1.5).exp()
-        total = (y * y.exp()).sum() + (z * z.tanh()).sum()
-        total.backward()
-        w.detach().add_(1.0)
-        return total, (z * 2.0).sum(), (y * 3.0).sum()
-
-    x = nbgrad.tensor(torch.randn(100, 100))
-    program = trace(function, x)
-    lower = program.rematerialize(2)
-    start = w.data.clone()
-    expected = results(program, [x], 3)
-    w.data.copy_(start)
-    found = results(lower, [x], 3)
-    assert all(map(same_bits, found, expected))
-    assert sum(step.random for step in lower.steps) == sum(step.random for step in program.steps)
-
-
-def test_a_budget_is_positive() -> None:
-    with pytest.raises(ValueError, match="budget=0"):
-        trace(deep, X).rematerialize(0)
-    with pytest.raises(ValueError, match="budget=-1"):
-        nbgrad.compile(deep, budget=-1)
-
-
-def test_a_compiled_function_stays_below_its_budget_and_computes_the_same() -> None:
-    x = nbgrad.tensor(torch.randn(100, 100), requires_grad=True)
-
-    def step() -> Any:
-        total = deep(x)
-        total.backward()
-        gradient, x.grad = x.grad, None
-        return total.detach(), gradient
-
-    whole, lower = nbgrad.compile(step), nbgrad.compile(step, budget=0.8)
-    assert all(same_bits(one.data, other.data) for one, other in zip(whole(), lower(), strict=True))
-    assert lower.program.peak_memory() <= 0.8 * whole.program.peak_memory()
+    assert abs(measured_peak(program, args) - program.peak_memory()) <= 0.01 * program.peak_memory()
 
 
 def test_notes_say_what_was_done_and_where() -> None:

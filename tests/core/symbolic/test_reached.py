@@ -165,7 +165,6 @@ def test_an_error_of_a_kernel_leaves_a_state_of_the_function(
 
 WHERE = ("forward", "loss", "after the backward")
 CASES: list[tuple[str, str, dict[str, Any]]] = [(optimizer, where, {}) for optimizer in OPTIMIZERS for where in WHERE]
-CASES += [("SGD momentum", where, {"budget": 0.8}) for where in WHERE]
 CASES += [(one, where, {"level": "reassociate"}) for one in ("SGD momentum", "Adam") for where in WHERE]
 
 

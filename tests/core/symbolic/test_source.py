@@ -266,7 +266,5 @@ def test_every_file_takes_the_name_of_a_function(name: str, tmp_path: Path) -> N
     run.__name__ = name
     program = trace(run, nbgrad.tensor([1.0, 2.0]))
     program.to_html(tmp_path / "page.html")
-    program.save(tmp_path / "saved.nbgrad")
-    assert nbgrad.symbolic.load(tmp_path / "saved.nbgrad").name.isidentifier()
     for text in (str(program), program.source(), program.explain(), program.to_fx().code):
         assert text.encode()

@@ -352,9 +352,9 @@ def test_equal_calls_of_torch_run_once_in_all_traces(monkeypatch: pytest.MonkeyP
     ran: list[Any] = []
     start = fake._Witness.__init__
 
-    def counted(self: Any, left: Any) -> None:
+    def counted(self: Any) -> None:
         ran.append(self)
-        start(self, left)
+        start(self)
 
     def stacked(depth: int) -> Callable[[Any], Any]:
         def function(x: Any) -> Any:

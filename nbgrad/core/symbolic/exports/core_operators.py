@@ -1,4 +1,4 @@
-"""A program as a graph of aten's core operators without in-place changes: the form from which others are written.
+"""A program as a graph of aten's core operators without in-place changes: the form from which a page is written.
 
 torch decomposes the calls of a program into about 150 operators, so that a translation needs no more than these.
 """
@@ -43,50 +43,42 @@ class Lowered:
         return self.listing.steps[int(trace)] if trace and trace.isdigit() else None
 
 
-class Untranslated(NotImplementedError):
-    """A step that another system cannot take; the message names it and its line."""
-
-
-def untranslated(what: str, step: ProgramStep | None, reason: str) -> Untranslated:
+def untranslated(step: ProgramStep | None, reason: str) -> NotImplementedError:
     """The error for a step.
 
     Args:
-        what: the name of the format, as "ONNX".
         step: the step.
         reason: why it cannot be written, as a clause.
     """
     where = "" if step is None else f"the step {step.name}" + (f" at {step.place}" if step.place else "") + ": "
-    return Untranslated(f"{what}: {where}{reason}")
+    return NotImplementedError(f"HTML: {where}{reason}")
 
 
-def lowered(listing: Listing, what: str, every: bool = False) -> Lowered:
+def lowered(listing: Listing, every: bool) -> Lowered:
     """Lower a program.
 
     Args:
         listing: the program.
-        what: for what, as "ONNX", for the errors.
         every: whether the graph returns the results of all steps after the others.
 
     Raises:
-        Untranslated: a step draws random numbers, or reads the settings of an optimizer.
+        NotImplementedError: a step draws random numbers, or reads the settings of an optimizer.
     """
     for step in listing.steps:
         if step.random:
-            raise untranslated(
-                what, step, "it draws random numbers, which would differ. Call eval() on the module first"
-            )
+            raise untranslated(step, "it draws random numbers, which would differ. Call eval() on the module first")
         if any(isinstance(one, Number) for one in leaves((step.args, step.kwargs))):
             raise untranslated(
-                what, step, "it reads the settings of an optimizer. Export the loss and its gradient without the update"
+                step, "it reads the settings of an optimizer. Export the loss and its gradient without the update"
             )
     values = [*listing.inputs, *listing.captured]
     external = listing.external()
     written = {value.storage for step in listing.steps for value in step.writes} & external
     changed = [value for value in values if value.storage in written]
     shown = [value for step in listing.steps for value in step.results()] if every else []
-    run = _followed(listing, values, [*listing.leaving(), *changed, *shown], what)
+    run = _followed(listing, values, [*listing.leaving(), *changed, *shown])
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, traceback.preserve_node_meta():
-        examples = [_example(value, mode, what) for value in values]
+        examples = [_example(value, mode) for value in values]
         decompositions: Any = core_aten_decompositions()
         with torch.no_grad():
             module = make_fx(functionalize(run, remove="mutations"), decompositions)(*examples)
@@ -99,7 +91,7 @@ def lowered(listing: Listing, what: str, every: bool = False) -> Lowered:
     return Lowered(listing, module, changed)
 
 
-def _followed(listing: Listing, values: list[Value], wanted: list[Value], what: str) -> Callable[..., list[Any]]:
+def _followed(listing: Listing, values: list[Value], wanted: list[Value]) -> Callable[..., list[Any]]:
     """The function that runs the steps, and tells the tracer which one it is at."""
 
     def run(*tensors: torch.Tensor) -> list[Any]:
@@ -110,7 +102,7 @@ def _followed(listing: Listing, values: list[Value], wanted: list[Value], what: 
             try:
                 made = _pure_batch_norm(*args) if _is_batch_norm(step) else step.function(*args, **kwargs)
             except (RuntimeError, TypeError) as error:
-                raise untranslated(what, step, f"torch cannot lower it ({error})") from error
+                raise untranslated(step, f"torch cannot lower it ({error})") from error
             _bind(step.result, made, known)
         return [known[id(value)] for value in wanted]
 
@@ -143,9 +135,9 @@ def _bind(told: Any, made: Any, known: dict[int, Any]) -> None:
         known[id(told)] = made
 
 
-def _example(value: Value, mode: FakeTensorMode, what: str) -> torch.Tensor:
+def _example(value: Value, mode: FakeTensorMode) -> torch.Tensor:
     if value.stride is None:
-        raise Untranslated(f"{what}: {value.name} is a sparse tensor, which cannot be written there")
+        raise NotImplementedError(f"HTML: {value.name} is a sparse tensor, which cannot be written there")
     with mode:
         return torch.empty_strided(value.shape, value.stride, dtype=value.dtype, device=value.device)
 
@@ -155,9 +147,9 @@ def raw_tensors(examples: Sequence[Any]) -> list[torch.Tensor]:
     return [raw_of(one) for one in leaves(examples) if isinstance(one, TensorBase | torch.Tensor)]
 
 
-def drawn(listing: Listing, seed: int) -> list[torch.Tensor]:
-    """Inputs to compare on. Integers may be positions: so they are 0 or 1, which are valid most often."""
-    source = torch.Generator().manual_seed(seed)
+def drawn(listing: Listing) -> list[torch.Tensor]:
+    """Inputs to begin with. Integers may be positions: so they are 0 or 1, which are valid most often."""
+    source = torch.Generator().manual_seed(0)
 
     def draw(value: Value) -> torch.Tensor:
         if value.dtype.is_floating_point:
@@ -173,7 +165,7 @@ def captured_data(listing: Listing) -> list[torch.Tensor]:
 
 
 def output_names(form: Lowered) -> list[str]:
-    """The names of what the model returns, each used once."""
+    """The names of what the program returns, each used once."""
     taken = {value.name for value in (*form.listing.inputs, *form.listing.captured)}
     names: list[str] = []
     wanted = [value.name for value in form.listing.leaving()] + [f"{value.name}_after" for value in form.changed]

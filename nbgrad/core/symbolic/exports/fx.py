@@ -9,12 +9,14 @@ from torch import fx
 
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.structure import mapped
-from nbgrad.core.symbolic.exports.functions import path_of
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.numbers import Number
 from nbgrad.core.symbolic.source import one_line
 
 _OPERATORS: dict[str, Any] = {"__getitem__": operator.getitem, "__setitem__": operator.setitem}
+
+_METHODS = {id(method): name for kind in torch.Tensor.__mro__ for name, method in vars(kind).items()}
+"""The names of the methods of tensors, by their identity: ``__pow__`` has the name ``pow`` itself."""
 
 
 class LiveSetting(torch.nn.Module):
@@ -87,9 +89,8 @@ def _call(graph: fx.Graph, function: Any, args: Any, kwargs: Any) -> fx.Node:
         return graph.call_function(setattr, (args[0], _attribute(function), args[1]))
     if name in _OPERATORS:
         return graph.call_function(_OPERATORS[name], args, kwargs)
-    path = path_of(function) or ""
-    if path.startswith("torch.Tensor."):
-        return graph.call_method(path.rpartition(".")[2], args, kwargs)
+    if (method := _METHODS.get(id(function))) is not None:
+        return graph.call_method(method, args, kwargs)
     return graph.call_function(function, args, kwargs)
 
 

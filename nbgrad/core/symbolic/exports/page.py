@@ -77,8 +77,8 @@ def described_program(listing: Listing, examples: Sequence[Any], *, steps: bool 
         raise ValueError(
             f"a page holds {LIMIT} numbers at most, and {listing.name} takes {count}: pages are for small networks"
         )
-    form = lowered(listing, "HTML", every=steps)
-    inputs = raw_tensors(examples) if examples else drawn(listing, 0)
+    form = lowered(listing, every=steps)
+    inputs = raw_tensors(examples) if examples else drawn(listing)
     data = [*inputs, *captured_data(listing)]
     given = [{"name": value.name, **_kind(one), "data": _numbers(one)} for value, one in zip(values, data, strict=True)]
     places: dict[fx.Node, int] = {}
@@ -111,7 +111,7 @@ def _node(form: Lowered, node: fx.Node, places: dict[fx.Node, int]) -> dict[str,
         return {"op": "constant", "kind": {**_kind(made), "data": _numbers(made)}}
     reason = _refusal(name, target, node, args)
     if reason:
-        raise untranslated("HTML", step, reason)
+        raise untranslated(step, reason)
     made = node.meta["val"]
     kinds = [one if one is None else _kind(one) for one in made] if isinstance(made, list | tuple) else _kind(made)
     return {"op": name, "kind": kinds, "args": [_part(one, places) for one in args]}
@@ -155,7 +155,7 @@ def _line(step: ProgramStep) -> str:
 
 def _kind(one: torch.Tensor) -> dict[str, Any]:
     if one.dtype not in _DTYPES:
-        raise untranslated("HTML", None, f"{one.dtype} cannot be written to a page")
+        raise untranslated(None, f"{one.dtype} cannot be written to a page")
     return {"shape": list(one.shape), "dtype": str(one.dtype).removeprefix("torch.")}
 
 

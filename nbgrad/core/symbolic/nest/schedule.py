@@ -30,9 +30,6 @@ CACHE = 6144
 SMALLEST, LARGEST = 512, 1024
 """The limits of a block: below, the steps cost more than the arithmetic; above, nothing is gained."""
 
-TALLEST = 16
-"""The most rows that are added up in float32 where each column has its own sum."""
-
 
 OFTEN = 3
 """If at least this many steps use a value with one number per row or per column, it is spread over the block."""

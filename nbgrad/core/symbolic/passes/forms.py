@@ -21,7 +21,6 @@ ROUNDED = frozenset(
 """Elementwise functions whose result is the rounded exact one: the same digits in whatever loop a kernel takes."""
 
 _POINTWISE = ("elementwise.", "neural.activations", "neural.rectifiers")
-_QUICK = (*_POINTWISE, "shape.", "neural.softmax", "neural.normalization", "reduce.reductions", "reduce.statistics")
 
 
 def row_for(name: str) -> Op | None:
@@ -33,21 +32,12 @@ def row_for(name: str) -> Op | None:
     return row
 
 
-def declared_in(name: str, places: tuple[str, ...]) -> bool:
-    """Whether the row for a function stands in one of these folders or modules of the op table."""
-    row = row_of(name)
-    return row is not None and row.module.startswith(places)
-
-
-def is_quick(step: ProgramStep) -> bool:
-    """Whether the time of a step is that of reading its inputs and writing its results."""
-    return declared_in(step.name.removeprefix("native_"), _QUICK) or step.name in ("contiguous", "square")
-
-
 def is_pointwise(name: str) -> bool:
     """Whether a function computes each number from those at the same place, and has no weights and no dimension."""
     row = row_of(name)
-    return declared_in(name, _POINTWISE) and row is not None and not (row.view or row.sums or "dim" in row.defaults)
+    if row is None or not row.module.startswith(_POINTWISE):
+        return False
+    return not (row.view or row.sums or "dim" in row.defaults)
 
 
 ELEMENTWISE = ROUNDED | {name for name in OPS if is_pointwise(name)}

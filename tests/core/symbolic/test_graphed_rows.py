@@ -1,6 +1,4 @@
-"""Every row of the op table and its gradients, in a program that was saved and loaded, and in a graph of torch.fx."""
-
-from pathlib import Path
+"""Every row of the op table and its gradients, in a graph of torch.fx."""
 
 import pytest
 import torch
@@ -8,7 +6,6 @@ import torch
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.structure import leaves
 from nbgrad.core.symbolic.errors import TraceError
-from nbgrad.core.symbolic.exports.loading import load
 from nbgrad.core.symbolic.program import trace
 from tests.core.symbolic.traced_rows import arguments, closeness, differentiated, spread
 
@@ -21,7 +18,7 @@ def same(found: torch.Tensor, expected: torch.Tensor, most: float) -> None:
 @pytest.mark.sampled(48)
 @pytest.mark.filterwarnings(r"ignore:index_reduce\(\) is in beta")
 @pytest.mark.parametrize("name", sorted(OPS))
-def test_a_row_is_the_same_after_a_journey(name: str, tmp_path: Path) -> None:
+def test_a_row_is_the_same_in_a_graph(name: str) -> None:
     row = OPS[name]
     for sample in spread(row):
         args = arguments(row, sample)
@@ -29,23 +26,12 @@ def test_a_row_is_the_same_after_a_journey(name: str, tmp_path: Path) -> None:
             program = trace(differentiated(row, sample.settings, 2), *args).optimize()
         except TraceError:  # test_traced_rows has the list of these rows and the reasons
             continue
-        sparse = [one for one in program.captured if one.stride is None]
-        if sparse:
-            with pytest.raises(ValueError, match="cannot be written to a file: it has the layout"):
-                program.save(tmp_path / "program")
-            continue
         torch.manual_seed(0)
         expected = [one.data for one in leaves(program(*args))]
-        program.save(tmp_path / "program")
-        loaded = load(tmp_path / "program")
-        assert loaded.source("torch") == program.source("torch")
-        torch.manual_seed(0)
-        found = [one.data for one in leaves(loaded(*args))]
         torch.manual_seed(0)
         graphed = program.to_fx()(*[one.data if hasattr(one, "_data") else one for one in _tensors(args)])
-        for one, other, wanted in zip(found, graphed, expected, strict=True):
-            same(one, wanted, closeness(row))
-            same(other, wanted, closeness(row))
+        for found, wanted in zip(graphed, expected, strict=True):
+            same(found, wanted, closeness(row))
 
 
 def _tensors(args: list) -> list:
