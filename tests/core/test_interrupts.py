@@ -372,16 +372,20 @@ def test_open_blocks_are_left_and_settings_stay() -> None:
         unfollow_to(0)
 
 
-@pytest.mark.parametrize("turn", [turns.alone, turns.tracing_alone], ids=["run", "trace"])
-def test_an_interrupted_turn_keeps_no_thread_waiting(turn: Any) -> None:
-    """A lock that stayed behind would let every program of every thread wait for ever."""
+@pytest.mark.parametrize("turn", [turns.running, turns.tracing], ids=["run", "trace"])
+def test_an_interrupted_turn_keeps_no_thread_waiting(turn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock or a place in the queue that stayed behind would let every program of every thread wait for ever."""
+    monkeypatch.setattr(turns, "_PATIENCE", 0.01)
 
     def take() -> None:
-        turn(int)
+        with turn if turn is turns.running else turn():
+            pass
 
     def others() -> None:
-        turns.alone(int)
-        turns.tracing_alone(int)
+        with turns.running:
+            pass
+        with turns.tracing():
+            pass
 
     hits = 0
     for hit in _each("turns", lambda: take):
@@ -391,7 +395,7 @@ def test_an_interrupted_turn_keeps_no_thread_waiting(turn: Any) -> None:
         thread.join(20)
         assert not thread.is_alive(), hit
         others()
-    assert hits > 10
+    assert hits > 30
 
 
 def test_an_interrupted_trace_leaves_no_mode_of_torch_on() -> None:
@@ -402,13 +406,11 @@ def test_an_interrupted_trace_leaves_no_mode_of_torch_on() -> None:
 
     make: Any = Mode
 
-    def modes() -> None:
-        FakeTensorMode().__enter__()
-        make().__enter__()
-        raise KeyboardInterrupt
-
     def interrupted() -> None:
-        turns.tracing_alone(modes)
+        with turns.tracing():
+            FakeTensorMode().__enter__()
+            make().__enter__()
+            raise KeyboardInterrupt
 
     FakeTensorMode()  # the first one imports modules, which change the warnings
     before = switched()

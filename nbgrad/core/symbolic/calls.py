@@ -78,7 +78,7 @@ class Calls:
                 f"the profiler {type(self._profiler).__name__} is on, and a trace has to watch the calls itself",
                 "Switch it off for the first call of the function: later calls are not traced",
             )
-        self._taken: list[str] = []
+        self._taken: dict[str, int] = {}
         self.draws = not self._watches
         self._wrong: tuple[Place, str, str] | None = None
         self._next: Place | None = None
@@ -120,13 +120,22 @@ class Calls:
                     _GIVE,
                 )
 
-    def moved(self) -> str:
-        """The sentences about iterators that have given values; empty if none has."""
-        kinds = dict.fromkeys(self._taken)
+    def restore(self) -> None:
+        """Let the iterators give the same values again, as far as Python can do that."""
+        for iterator, before in zip(self._iterators, self._before, strict=True):
+            _rewind(iterator, before)
+
+    def lost(self) -> str:
+        """The sentences about iterators that cannot give the same values again; ask after ``restore``."""
+        said = [
+            f"The {kind} has moved on by {count} {'value' if count == 1 else 'values'}, and Python cannot put it back"
+            for kind, count in self._taken.items()
+        ]
         for iterator, before in zip(self._iterators, self._before, strict=True):
             if before is not _STILL and _position(iterator) != before:
-                kinds[type(iterator).__name__] = None
-        return ". ".join(f"The {kind} may have moved on" for kind in kinds)
+                may = "may have" if isinstance(before, _UnknownPosition) else "has"
+                said.append(f"The {type(iterator).__name__} {may} moved on, and Python cannot put it back")
+        return ". ".join(said)
 
     def guards(self) -> list[tuple[str, Callable[[], Any], Any]]:
         """The environment variables that were read: the text, the function that reads again, and what it gives."""
@@ -239,7 +248,7 @@ class Calls:
                 return
         kind = "generator" if of is None else type(of).__name__
         if of is None or not all(isinstance(one, _RESTORED) for one in getattr(of, "__dict__", {}).values()):
-            self._taken.append(kind)
+            self._taken[kind] = self._taken.get(kind, 0) + 1
         caller = frame.f_back
         while caller is not None and in_library(caller.f_code.co_filename):
             caller = caller.f_back
@@ -332,6 +341,19 @@ def _told(given: Any) -> Any:
     return len(given) if isinstance(given, Sized) and not isinstance(given, torch.Tensor) else 0
 
 
+def _rewind(iterator: Any, before: Any) -> None:
+    """Set an iterator back to a position, if it can be."""
+    if isinstance(iterator, io.IOBase):
+        if type(before) is int and _position(iterator) != before:
+            iterator.seek(before)
+    elif type(iterator) in (zip, map, filter):  # their places are those of the iterators in them
+        if type(before) is tuple:
+            for one, place in zip(iterator.__reduce__()[1], before[0], strict=True):
+                _rewind(one, place)
+    elif hasattr(iterator, "__setstate__") and _is_place(before):
+        iterator.__setstate__(before[1])
+
+
 def _current_profiler() -> Any:
     """The profiler of this thread, which need not be a function; None if there is none."""
     return sys.getprofile()
@@ -347,6 +369,12 @@ _RESTORED = (int, float, complex, str, bytes, list, tuple, dict, set, type(None)
 
 _OF_CALLS = type(iter(int, 1))
 """Iterators over the results of a function, which do not tell how often they have called it."""
+
+
+def _is_place(position: Any) -> bool:
+    """Whether a position is what an iterator over a list, a text or the like can be set to."""
+    pair = type(position) is tuple and len(position) == 2
+    return pair and type(position[1]) is int and type(position[0]) is not int
 
 
 class _UnknownPosition:

@@ -1,5 +1,6 @@
 """``compile``: a function that is traced at its first call, and runs as a program from then on."""
 
+import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from functools import update_wrapper
@@ -30,8 +31,7 @@ from nbgrad.core.symbolic.passes.optimize import LEVELS, Level
 from nbgrad.core.symbolic.program import Program
 from nbgrad.core.symbolic.surroundings import change_of, differs
 from nbgrad.core.symbolic.tracing import Spec, Trace, spec_of, traced
-from nbgrad.core.symbolic.turns import alone, tracing_alone
-from nbgrad.core.tensor.broadcast_check import warn_here
+from nbgrad.core.symbolic.turns import running, tracing
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -121,19 +121,13 @@ class Compiled:
             if self.reasons[-1:] != [reason]:
                 self.reasons.append(reason)
             return self.function(*args)
-        ran: tuple[Any] | Exception | None = alone(self._run, args)
-        if ran is None:
-            ran = tracing_alone(self._traced, args)
-        return self._without_program(args, ran) if ran is None or isinstance(ran, Exception) else ran[0]
-
-    def _run(self, args: tuple[Any, ...]) -> tuple[Any] | None:
-        """The result of the program for these arguments; None if there is none."""
-        variant = self._found(args)[0]
-        if variant is None:
-            return None
-        if self._unsettled:
-            self._unsettled.clear()
-        return (variant.run(args),)
+        with running:
+            variant = self._found(args)[0]
+            if variant is not None:
+                if self._unsettled:
+                    self._unsettled.clear()
+                return variant.run(args)
+        return self._traced(args)
 
     def _found(self, args: tuple[Any, ...]) -> "tuple[Variant | None, str | None, Any]":
         """The program for these arguments, or None and why an earlier one does not hold; and the kind of the call."""
@@ -168,11 +162,14 @@ class Compiled:
         ordered: tuple[Any, ...] = given.args
         return ordered
 
-    def _traced(self, args: tuple[Any, ...]) -> tuple[Any] | Exception | None:
-        """Trace the function for these arguments, and run the program; what ``_new`` gives in its place."""
-        variant, why, key = self._found(args)  # another thread may have traced it meanwhile
-        made = self._new(key, args, why) if variant is None else variant
-        return (made.run(args),) if isinstance(made, Variant) else made
+    def _traced(self, args: tuple[Any, ...]) -> Any:
+        """Trace the function for these arguments, and run the program."""
+        with tracing():
+            variant, why, key = self._found(args)  # another thread may have traced it meanwhile
+            made = self._new(key, args, why) if variant is None else variant
+            if isinstance(made, Variant):
+                return made.run(args)
+        return self._without_program(args, made)
 
     def _new(self, key: Any, args: tuple[Any, ...], why: str | None) -> "Variant | Exception | None":
         """A new program for these arguments; None before an optimizer has state; or the error of the function."""
@@ -202,9 +199,10 @@ class Compiled:
         self._limit(key, args)
         if len(known) == _KEPT and not self._told:
             self._told = True
-            warn_here(
+            warnings.warn(
                 f"the compiled {self.__name__} was traced {_KEPT + 1} times for arguments of one kind, the last time "
                 f"because {reason}. A trace takes longer than a run: give the function what changes as an argument",
+                stacklevel=5,
             )
         known.insert(0, variant)
         del known[_KEPT:]
@@ -223,20 +221,22 @@ class Compiled:
             self._variants.pop(alike.pop(0), None)
         if len(alike) > _KEPT and not self._told_numbers:
             self._told_numbers = True
-            warn_here(
+            warnings.warn(
                 f"the compiled {self.__name__} was traced {len(alike)} times for arguments that differ in "
                 f"numbers or text alone, the last time for {_told(args)}. Each value has a program of its own, and a "
                 f"trace takes longer than a run. Give it a tensor in place of a number that changes, as "
                 "nbgrad.tensor(0.5) for 0.5: one program then serves all values",
+                stacklevel=6,
             )
 
     def _without_program(self, args: tuple[Any, ...], error: Exception | None) -> Any:
         """Call the function. If it raised ``error`` in its trace, what it does before that has to happen."""
         found = self.function(*args)
         if error is not None:
-            warn_here(
+            warnings.warn(
                 f"the compiled {self.__name__} ran without a program, because it raises an error in a trace alone: "
                 f"{_told_error(error)}",
+                stacklevel=4,
             )
         return found
 
@@ -406,7 +406,8 @@ class _CompiledLoss(Variant):
 
     def backward(self, seeds: list[torch.Tensor], saved: list[torch.Tensor]) -> Any:
         """The gradient of each tensor argument and of each parameter; None where there is none."""
-        made = iter(alone(below_autograd, self._runs[1], [*seeds, *saved], []))
+        with running:
+            made = iter(below_autograd(self._runs[1], [*seeds, *saved], []))
         return [next(made) if isinstance(one, Value) else None for one in self._backward.outputs]
 
 

@@ -26,7 +26,7 @@ from nbgrad.core.symbolic.reached import leave_reached, switch_requiring
 from nbgrad.core.symbolic.replay import Run, replay
 from nbgrad.core.symbolic.source import Source
 from nbgrad.core.symbolic.tracing import gradient, spec_of, traced
-from nbgrad.core.symbolic.turns import alone, tracing_alone
+from nbgrad.core.symbolic.turns import running, tracing
 from nbgrad.core.tensor.tensor import Tensor
 
 
@@ -60,10 +60,8 @@ class Program(Listing):
         Raises:
             TypeError, ValueError: an argument is not like the example.
         """
-        return alone(self._ran, args)
-
-    def _ran(self, args: tuple[Any, ...]) -> Any:
-        return self.result_of(self.run, self._given(args), self.captured_data())
+        with running:
+            return self.result_of(self.run, self._given(args), self.captured_data())
 
     def result_of(self, run: Run, inputs: list[torch.Tensor], captured: list[torch.Tensor]) -> Any:
         """Run the program with ``run`` for the result of the function. An error leaves what the run has reached."""
@@ -370,7 +368,8 @@ def trace(function: Callable[..., Any], *examples: Any) -> Program:
 
 
 def _program(function: Callable[..., Any], examples: tuple[Any, ...]) -> Program:
-    listing = tracing_alone(traced, function, examples).listing
+    with tracing():
+        listing = traced(function, examples).listing
     return Program(**vars(listing), function=function, examples=mapped(spec_of, examples))
 
 

@@ -84,6 +84,7 @@ class TraceWatch:
     def restore(self) -> None:
         """Take back what the function has done. Ask when the tensors have their own data again."""
         self.effects.restore()
+        self.calls.restore()
         self.draws.restore()
         if (self.calls.draws or active_count() == 1) and self.has_drawn():
             torch.set_rng_state(self.seed)
@@ -92,21 +93,21 @@ class TraceWatch:
         """Take back what the function has done, before ``error`` has ended its trace.
 
         Raises:
-            TraceError: iterators have given values, and a call of the function itself would go on with later ones.
+            TraceError: iterators cannot be set back, and a call of the function itself would go on with later values.
         """
         self.restore()
-        moved = self.calls.moved() if isinstance(error, Exception) else ""
-        if not moved:
+        lost = self.calls.lost() if isinstance(error, Exception) else ""
+        if not lost:
             return
         if isinstance(error, TraceError) and not isinstance(error, ColdOptimizer | Unsettled):
-            if moved not in str(error):
-                error.args = (f"{error}. {moved}",)
+            if lost not in str(error):
+                error.args = (f"{error}. {lost}",)
             return
         told = f"{type(error).__name__}: {str(error).partition(',')[0]}"
         raise error_at(
             user_place(),
             f"the function takes values from an iterator outside of it, and its trace ends with {told}",
-            f"Call next(...) outside of the function, and give it the value as an argument. {moved}",
+            f"Call next(...) outside of the function, and give it the value as an argument. {lost}",
         ) from error
 
     def has_drawn(self) -> bool:
@@ -132,8 +133,8 @@ class TraceWatch:
             self.calls.check()
         except TraceError as error:
             self.restore()
-            if moved := self.calls.moved():
-                error.args = (f"{error}. {moved}",)
+            if lost := self.calls.lost():
+                error.args = (f"{error}. {lost}",)
             raise
         found = list(self._wrong(changed, replaced))
         if not found:
