@@ -13,6 +13,7 @@ from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.stats import summarise
 from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.core.translation import translate
 from nbgrad.nn.module.module import Module, children_of
 from nbgrad.nn.parameter import Parameter, Uninitialized
 from nbgrad.widgets.description.format import counted, shape_text
@@ -37,10 +38,10 @@ _FAINT = {"stroke": "currentColor", "stroke-opacity": "0.25"}
 def tensor_html(tensor: Tensor) -> str:
     """Shape, element type and statistics, with a heat map of a small tensor or a histogram of a larger one."""
     if isinstance(tensor, Uninitialized):
-        return _html(_card("tensor", type(tensor).__name__, "its shape is not known yet"))
+        return _html(_card("tensor", type(tensor).__name__, translate("its shape is not known yet")))
     words = [dtype_name(tensor.dtype), *([] if tensor.device.type == "cpu" else [str(tensor.device)])]
     if tensor.grad_fn is not None:
-        words.append(f"result of {clip(tensor.grad_fn.op.name, 60)}")
+        words.append(translate("result of {name}", name=clip(tensor.grad_fn.op.name, 60)))
     elif tensor.requires_grad:
         words.append("requires_grad")
     title = [type(tensor).__name__, *([clip(str(tensor.name), 60)] if tensor.name else []), shape_text(tensor.shape)]
@@ -48,7 +49,9 @@ def tensor_html(tensor: Tensor) -> str:
     if tensor.numel() == 0 or tensor.data.is_meta:
         return _html(card)
     if tensor.numel() > _LARGE:
-        SubElement(card, "div").text = f"{tensor.numel():,} elements, too many to look at each of them here"
+        SubElement(card, "div").text = translate(
+            "{numel:,} elements, too many to look at each of them here", numel=tensor.numel()
+        )
         return _html(card)
     shown = look(summarise(tensor.data, exact=True))
     if shown["levels"]:
@@ -65,7 +68,7 @@ def _heat_map(shown: Look) -> Element:
     rows = len(shown["levels"]) // columns
     width = max(text_width(cell, 11) + 8 for cell in cells) if cells else max(2.0, min(12.0, 480 / columns))
     height = 20.0 if cells else width
-    drawing = _svg(columns * width, rows * height, f"heat map, {shown['facts']}")
+    drawing = _svg(columns * width, rows * height, translate("heat map, {shown}", shown=shown["facts"]))
     for at, level in enumerate(shown["levels"]):
         x, y = at % columns * width, at // columns * height
         SubElement(drawing, "rect", {"x": _n(x), "y": _n(y), "width": _n(width), "height": _n(height), **_shade(level)})
@@ -89,7 +92,7 @@ def _shade(level: str) -> dict[str, str]:
 
 def _histogram(shown: Look) -> Element:
     bars = shown["bars"]
-    drawing = _svg(len(bars) * 12.0, 66.0, f"histogram, {shown['facts']}")
+    drawing = _svg(len(bars) * 12.0, 66.0, translate("histogram, {shown}", shown=shown["facts"]))
     for at, percent in enumerate(bars):
         place = {"x": _n(at * 12), "y": _n(50 - percent / 2), "width": "11", "height": _n(percent / 2)}
         SubElement(drawing, "rect", {**place, "fill": "currentColor", "fill-opacity": "0.6"})
@@ -114,7 +117,11 @@ def module_html(module: Module) -> str:
         _describe(places[one], name, one, inside.count(one))
         if more := inside.left_out.get(one):
             row = SubElement(places[one], "div", style="margin-left:2.2em;opacity:0.9")
-            row.text = f"… {counted(more, 'module')} more inside, nested deeper than {_NESTED} levels"
+            row.text = translate(
+                "… {modules} more inside, nested deeper than {NESTED} levels",
+                modules=counted(more, "module"),
+                NESTED=_NESTED,
+            )
     return _html(card)
 
 
@@ -184,8 +191,14 @@ def _describe(place: Element, name: str, module: Module, count: int) -> None:
 
 def _tensor_line(tensor: Tensor) -> str:
     if isinstance(tensor, Uninitialized):
-        return "of a shape that the first call makes known"
-    kind = "" if tensor.requires_grad else ", frozen" if isinstance(tensor, Parameter) else ", buffer"
+        return translate("of a shape that the first call makes known")
+    kind = (
+        ""
+        if tensor.requires_grad
+        else translate(", frozen")
+        if isinstance(tensor, Parameter)
+        else translate(", buffer")
+    )
     return f"{shape_text(tensor.shape)} {dtype_name(tensor.dtype)}, {tensor.numel():,}{kind}"
 
 
@@ -194,7 +207,11 @@ def _tensor_line(tensor: Tensor) -> str:
 
 def reduction_html(reduction: Reduction) -> str:
     """The dimensions of the summed tensor, with the summed ones filled, and the shape that is left."""
-    card = _card("reduction", str(reduction), f"adds {counted(reduction.terms, 'number')} for each one that is kept")
+    card = _card(
+        "reduction",
+        str(reduction),
+        translate("adds {numbers} for each one that is kept", numbers=counted(reduction.terms, "number")),
+    )
     lead = len(reduction.source) - len(reduction.target)
     widths = [max(28.0, text_width(str(size), 11) + 14) for size in reduction.source]
     drawing = _svg(sum(widths) + 1, 66.0, str(reduction))

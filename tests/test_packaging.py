@@ -151,7 +151,11 @@ def wanted() -> set[str]:
     files = {path for path in sources.rglob("*.*") if path.suffix in {".py", ".pyi", ".pxd", ".c", ".h", ".js"}}
     files = {path for path in files if "node_modules" not in path.parts}
     files |= {path for path in (sources / "widgets" / "static").iterdir() if path.is_file()}
-    files |= {sources / "py.typed", *sources.glob("locale/*/LC_MESSAGES/*.mo")}
+    files |= {
+        sources / "py.typed",
+        *sources.glob("locale/*/LC_MESSAGES/*.mo"),
+        *sources.glob("locale/*/LC_MESSAGES/*.json"),
+    }
     assert any(path.suffix == ".js" for path in files), "the view's bundle"
     lessons = {f"nbgrad/lab/notebooks/{path.name}" for path in ROOT.glob("notebooks/*.ipynb")}
     assert lessons

@@ -13,7 +13,7 @@ import pytest
 from babel.messages.catalog import Message
 
 from nbgrad import lab
-from nbgrad.core.translation import LANGUAGE, languages, translate
+from nbgrad.core.translation import LANGUAGE, PAGE, languages, page_texts, translate, translate_count
 from nbgrad.lab.code_marks import marked
 from nbgrad.lab.exercise import every
 from tests.course.handed_in import Written, written
@@ -82,6 +82,29 @@ def test_a_catalogue_is_in_step_with_its_sources(language: str, kind: tool.Kind)
     )
     if kind.compiled:
         assert path.with_suffix(".mo").read_bytes() == tool.compiled(tool.read(path, language)), "make translations"
+        assert path.with_name(PAGE).read_bytes() == tool.of_page(tool.read(path, language)), "make translations"
+
+
+def test_every_text_of_the_pictures_has_a_translation() -> None:
+    pictures = {one for path in (course.ROOT / "nbgrad").rglob("*.py") for one in product_text.marked(path)}
+    kind = tool.KINDS[1]
+    for language in tool.languages():
+        lacking = [one.id for one in tool.missing(tool.read(kind.path(language), language))]
+        pages = {one for one, files in kind.template().items() if any(file.endswith(".ts") for file in files)}
+        assert [one for one in lacking if one in pictures | pages] == []
+        assert page_texts(language).keys() == pages
+
+
+def test_a_call_gives_the_values_that_its_text_names() -> None:
+    for path in (course.ROOT / "nbgrad").rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "translate"):
+                continue
+            given = {one.arg for one in call.keywords}
+            if given and isinstance(call.args[0], ast.Constant):
+                text = str(call.args[0].value)
+                named = {re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(text) if name}
+                assert named == given, f"{path.name}:{call.lineno}"
 
 
 def marks(text: str) -> Counter[str]:
@@ -92,12 +115,13 @@ def marks(text: str) -> Counter[str]:
     return Counter([*code, *(one for form in forms for one in re.findall(form, rest))])
 
 
-def holes(text: str) -> set[str]:
-    return {f"{name}!{conversion}:{spec}" for _, name, spec, conversion in Formatter().parse(text) if name is not None}
+def holes(*texts: str) -> set[str]:
+    parts = [part for text in texts for part in Formatter().parse(text)]
+    return {f"{name}!{conversion}:{spec}" for _, name, spec, conversion in parts if name is not None}
 
 
-ENGLISH_ONLY = {"plural!None:", "word!None:"}
-"""Values that are an ending or a verb, which another language may not need."""
+ENGLISH_ONLY = {"plural!None:", "word!None:", "they!None:", "it!None:"}
+"""Values that are an ending, a verb or a pronoun, which another language may not need."""
 
 
 @pytest.mark.parametrize(("language", "kind"), PLACES, ids=[f"{one}-{kind.name}" for one, kind in PLACES])
@@ -108,14 +132,17 @@ def test_a_translation_keeps_marks_and_values(language: str, kind: tool.Kind) ->
         if kind.name == "lessons":
             assert marks(one.string) == marks(one.id), one.id
         elif "python-brace-format" in one.flags and not _is_code(one.id):
-            assert holes(one.string) <= holes(one.id) <= holes(one.string) | ENGLISH_ONLY, one.id
-        for side in (str.lstrip, str.rstrip):
-            assert (side(one.id) == one.id) == (side(one.string) == one.string), one.id
+            made, wanted = holes(*tool.texts(one.string)), holes(*tool.texts(one.id))
+            assert made <= wanted <= made | ENGLISH_ONLY, one.id
+        for text, said in zip(tool.texts(one.id), tool.texts(one.string), strict=True):
+            for side in (str.lstrip, str.rstrip):
+                assert (side(text) == text) == (side(said) == said), one.id
 
 
-def _is_code(text: str) -> bool:
+def _is_code(message: product_text.Message) -> bool:
     """Whether the braces of a text are code, such as those of a dict: such a text gets no values."""
-    return any(not name.isidentifier() for _, name, _, _ in Formatter().parse(text) if name is not None)
+    parts = Formatter().parse(tool.texts(message)[0])
+    return any(not name.isidentifier() for _, name, _, _ in parts if name)
 
 
 def test_a_change_of_the_source_makes_a_translation_fuzzy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -265,9 +292,15 @@ def test_no_reason_is_half_english(answer: Written) -> None:
 
 @pytest.mark.usefixtures("german")
 def test_values_are_translated_and_names_are_not() -> None:
-    assert translate("{what} {count} is wrong, all others are right", what="row", count=3).startswith("Zeile 3")
+    said = "{what} {count} is wrong, all others are right"
+    assert translate(said, what=translate("row"), count=3).startswith("Zeile 3")
     assert translate("the gradient of {name} is missing", name="weight") == "der Gradient von weight fehlt"
+    # A user may call a tensor like a word of the catalogue.
+    assert translate("loss") == "Loss"
+    assert translate("the gradient of {name} is missing", name="loss") == "der Gradient von loss fehlt"
     assert translate("no catalogue has this {name}", name="x") == "no catalogue has this x"
+    assert translate_count(1, "{count:,} layer", "{count:,} layers") == "1 Schicht"
+    assert translate_count(1200, "{count:,} layer", "{count:,} layers") == "1,200 Schichten"
     assert translate("") == ""
 
 
@@ -291,7 +324,7 @@ def judged(answer):
         raise ValueError("the answer is nothing at all")
     if not answer:
         raise Refused(Deviation("not finite", "it has no numbers"))
-    return translate("{a} is {b}", a="large" if answer else "small", b=translate("a {kind}", kind=answer))
+    return translate("{a} is {b}", a=translate("large" if answer else "small"), b=translate("a {kind}", kind="loss"))
 '''
     assert list(product_text.messages(ast.parse(code))) == [
         "it has no numbers", "{a} is {b}", "large", "small", "a {kind}",

@@ -1,17 +1,27 @@
 """The messages of the product: the texts of the checks and of the pictures, found in the code.
 
-A message is a text that ``translate`` gets, a text among the values of such a call, or another sentence of one of the
-modules below: their constants are translated where they are shown. Texts of errors stay English, so that a search for
-them finds the same page in every language.
+A message is a constant text that ``translate`` or ``message`` gets, or the noun that ``counted`` gets, which has a
+plural. In the modules of the checks, every other sentence is a message, too: their constants are translated where they
+are shown. In the scripts of the page, a message is a text that ``translate`` or ``message`` gets. Texts of errors
+stay English, so that a search for them finds the same page in every language.
 """
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+from nbgrad.core.graph.checkup import CHECK_NAMES
+from nbgrad.widgets.description.format import plural
+
 ROOT = Path(__file__).resolve().parents[1]
+PAGE = "nbgrad/widgets/src/*.ts"
+"""The scripts of the page."""
+
+LEGEND = ROOT / "nbgrad" / "widgets" / "render" / "palette.py"
+
 CHECKS = ("nbgrad/core/tensor/comparison.py", "nbgrad/core/graph/answers.py", "nbgrad/lab/*.py")
 """The modules with the texts of the checks."""
 
@@ -21,15 +31,24 @@ WORDS = ("column", "first", "gradient", "gradients", "large", "last", "mean", "m
 
 _NOT_SHOWN = ("course.py", "planted.py", "processes.py")
 _SENTENCE = re.compile(r"[^\n]*(?:[a-z]{2,}[,;:]?|\ban?) [a-z]{2,}[^\n]*")
-_WORD = re.compile(r"[a-z]{2,}", re.IGNORECASE)
 _HOLE = re.compile(r"\{[^{}]*\}")
+_MARKED = re.compile(r"\b(?:translate|translate_count|message|counted|plural)\(")
+_TEXT = r"\"((?:[^\"\\]|\\.)*)\""
+_SAID = re.compile(rf"\b(?:translate|message)\((?:[^\"()]*\? {_TEXT} : )?{_TEXT}")
+"""A text that a script marks, or one of two: it stands in double quotes, and has no line break."""
+
 _SHOWN_ERRORS = ("Refused", "NoNumbers")
 """Errors that become the reason of an outcome."""
 
 
-def template() -> dict[str, set[str]]:
+Message = str | tuple[str, str]
+"""A text; or, for one thing and for several, two of them."""
+
+
+def template() -> dict[Message, set[str]]:
     """The messages of the product, in the order of its files, each with the files in which it stands."""
-    found = {word: {CHECKS[0]} for word in WORDS}
+    found: dict[Message, set[str]] = {word: {CHECKS[0]} for word in WORDS}
+    found |= {name: {"nbgrad/core/graph/checkup.py"} for name in CHECK_NAMES}
     for pattern in CHECKS:
         for path in sorted(ROOT.glob(pattern)):
             if path.name in _NOT_SHOWN:
@@ -42,7 +61,41 @@ def template() -> dict[str, set[str]]:
         for exercise in vars(import_module(f"nbgrad.lab.{path.stem}")).get("EXERCISES", ()):
             for text in (exercise.title, exercise.task, *exercise.hints):
                 found.setdefault(text, set()).add(path.relative_to(ROOT).as_posix())
+    for path, message in [*_marked(), *_of_page()]:
+        found.setdefault(message, set()).add(path.relative_to(ROOT).as_posix())
     return found
+
+
+def _marked() -> Iterator[tuple[Path, Message]]:
+    for path in sorted((ROOT / "nbgrad").rglob("*.py")):
+        yield from [(path, one) for one in marked(path)]
+
+
+def _of_page() -> Iterator[tuple[Path, Message]]:
+    """The messages of the page: those of its scripts, and the words of the legend, which Python writes for it."""
+    for path in sorted(ROOT.glob(PAGE)):
+        for pair in _SAID.findall(path.read_text("utf-8")):
+            yield from [(path, json.loads(f'"{text}"')) for text in pair if text]
+    for one in marked(LEGEND):
+        yield ROOT / "nbgrad" / "widgets" / "src" / "constants.ts", one
+
+
+def marked(path: Path) -> Iterator[Message]:
+    """The messages that a module marks with ``translate``, ``message`` and ``counted``."""
+    text = path.read_text("utf-8")
+    for node in ast.walk(ast.parse(text)) if _MARKED.search(text) else ():
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+            continue
+        if node.func.id == "counted" and len(node.args) == 2:
+            yield from [plural(str(noun.value)) for noun in _within(node.args[1]) if isinstance(noun, ast.Constant)]
+        elif node.func.id == "plural" and isinstance(node.args[0], ast.Constant):
+            yield plural(str(node.args[0].value))
+        elif node.func.id == "translate_count" and isinstance(node.args[1], ast.Constant):
+            yield ast.literal_eval(node.args[1]), ast.literal_eval(node.args[2])
+        elif node.func.id in ("translate", "message"):
+            for one in _within(node.args[0]):
+                if isinstance(one, ast.Constant) and isinstance(one.value, str) and _says(one.value):
+                    yield one.value
 
 
 def messages(tree: ast.AST) -> Iterator[str]:
@@ -60,20 +113,19 @@ def messages(tree: ast.AST) -> Iterator[str]:
 
 
 def _of_call(call: ast.Call) -> Iterator[str]:
-    """The messages of a call of ``translate``: its text, and the words among its values."""
-    [text] = call.args
-    if (
-        isinstance(text, ast.Constant)
-        and isinstance(text.value, str)
-        and re.search(r"[a-z]", _HOLE.sub("", text.value))
-    ):
-        yield text.value
-    for value in (one.value for one in call.keywords):
-        for node in _within(value):
-            if not isinstance(node, ast.Constant):
-                yield from messages(ast.Expression(node))
-            elif isinstance(node.value, str) and _WORD.search(node.value):
-                yield node.value
+    """The messages of a call of ``translate``: its text, and those of the calls among its values."""
+    for text in _within(call.args[0]):
+        if not isinstance(text, ast.Constant):
+            yield from messages(ast.Expression(text))
+        elif isinstance(text.value, str) and _says(text.value):
+            yield text.value
+    for value in call.keywords:
+        yield from messages(ast.Expression(value.value))
+
+
+def _says(text: str) -> bool:
+    """Whether a text has a word besides its values."""
+    return re.search(r"[a-z]", _HOLE.sub("", text)) is not None
 
 
 def _within(value: ast.expr) -> Iterator[ast.expr]:

@@ -8,7 +8,7 @@ Each language has two catalogues, in gettext's format:
 
 - ``notebooks/locale/LANGUAGE.po``: the text of the lessons (``tools/lesson_text.py``);
 - ``nbgrad/locale/LANGUAGE/LC_MESSAGES/nbgrad.po``: the texts of the product (``tools/product_text.py``), and beside it
-  the compiled ``nbgrad.mo``, which nbgrad reads.
+  the compiled ``nbgrad.mo``, which nbgrad reads, and ``page.json``, which a picture brings to its page.
 
 After a change of a source, its messages are merged into the catalogues. A message that is new has no translation. One
 that has changed keeps the old translation, marked as fuzzy: it is not used until a translator has looked at it and has
@@ -17,9 +17,10 @@ removed the mark. So a made lesson is never wrong, but partly English.
 
 import argparse
 import io
+import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,13 +30,13 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 from nbgrad.core.files import replace_file
-from nbgrad.core.translation import DOMAIN, FOLDER
+from nbgrad.core.translation import DOMAIN, FOLDER, PAGE
 from tools import course, lesson_text, product_text
 
 ROOT = course.ROOT
 LESSONS = ROOT / "notebooks" / "locale"
 
-Template = dict[str, set[str]]
+Template = Mapping[product_text.Message, set[str]]
 """The messages of a catalogue, in their order, each with the files in which it stands."""
 
 _DATED = re.compile(rb'^"(?:POT-Creation-Date|PO-Revision-Date|Report-Msgid-Bugs-To|Generated-By|Last-Translator).*\n',
@@ -45,7 +46,7 @@ _DATED = re.compile(rb'^"(?:POT-Creation-Date|PO-Revision-Date|Report-Msgid-Bugs
 
 def lesson_template() -> Template:
     """The messages of all lessons, and those that ``tools/course.py`` adds to each of them."""
-    found: Template = {message: {"tools/course.py"} for message in course.MESSAGES}
+    found: dict[product_text.Message, set[str]] = {message: {"tools/course.py"} for message in course.MESSAGES}
     for source in course.lessons():
         for message in lesson_text.messages(source.read_text("utf-8")):
             found.setdefault(message, set()).add(source.relative_to(ROOT).as_posix())
@@ -60,7 +61,7 @@ class Kind:
         name: of the kind.
         template: gives the messages that its sources have now.
         path: gives the file of a language.
-        compiled: whether a ``.mo`` file stands beside it.
+        compiled: whether a ``.mo`` file, and the texts of the page, stand beside it.
     """
 
     name: str
@@ -93,7 +94,7 @@ def read(path: Path, language: str) -> Catalog:
         return read_po(file, locale=language)
 
 
-def merged(catalogue: Catalog, template: Mapping[str, set[str]]) -> Catalog:
+def merged(catalogue: Catalog, template: Template) -> Catalog:
     """The catalogue with the messages of the template. One that is gone is kept as obsolete."""
     wanted = Catalog(fuzzy=False)
     for message, files in template.items():
@@ -118,9 +119,25 @@ def compiled(catalogue: Catalog) -> bytes:
     return file.getvalue()
 
 
+def of_page(catalogue: Catalog) -> bytes:
+    """The translated texts of the page, by their English, as JSON."""
+    open_ = {message.id for message in missing(catalogue)}
+    texts = {
+        one.id: one.string
+        for one in catalogue
+        if one.id and one.id not in open_ and any(file.endswith(".ts") for file, _ in one.locations)
+    }
+    return (json.dumps(texts, ensure_ascii=False, indent=0) + "\n").encode()
+
+
 def missing(catalogue: Catalog) -> list[Message]:
     """The messages that stay English: they have no translation, or a fuzzy one."""
-    return [message for message in catalogue if message.id and (message.fuzzy or not message.string)]
+    return [one for one in catalogue if one.id and (one.fuzzy or not all(texts(one.string)))]
+
+
+def texts(message: str | Sequence[str] | None) -> tuple[str, ...]:
+    """A text alone, or those for one thing and for several; an empty one if there is none."""
+    return (message or "",) if message is None or isinstance(message, str) else tuple(message)
 
 
 def update(language: str) -> str:
@@ -132,6 +149,7 @@ def update(language: str) -> str:
         _save(path, written(catalogue))
         if kind.compiled:
             _save(path.with_suffix(".mo"), compiled(read(path, language)))
+            _save(path.with_name(PAGE), of_page(read(path, language)))
         open_ = missing(catalogue)
         lines.append(f"{language}, {kind.name}: {len(catalogue) - len(open_)} of {len(catalogue)} messages translated")
         by_file: dict[str, int] = {}
@@ -159,7 +177,8 @@ def main(arguments: list[str]) -> None:
             raise SystemExit(f"there are no catalogues of {given.open!r}, only of {', '.join(languages())}")
         for kind in KINDS:
             for message in missing(read(kind.path(given.open), given.open)):
-                print(f"{kind.name}, {', '.join(file for file, _ in message.locations)}:\n  {message.id}\n")
+                said = "\n  ".join(texts(message.id))
+                print(f"{kind.name}, {', '.join(file for file, _ in message.locations)}:\n  {said}\n")
         return
     for language in sorted({*languages(), *([given.add] if given.add else [])}):
         print(update(language))

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 
 from nbgrad.core.engine.state import Switch
+from nbgrad.core.translation import translate, translate_count
 from nbgrad.drawing.calls import Numbers
 from nbgrad.drawing.causes import gradient_cause
 from nbgrad.drawing.engine_run import NO_NAMES, EngineRun
@@ -40,9 +41,18 @@ class EngineDifference:
     at: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        for_what = "for the same inputs" if self.kind == "value" else "for the same gradients after it"
+        for_what = (
+            translate("for the same inputs") if self.kind == "value" else translate("for the same gradients after it")
+        )
         got, want = _told(self.got, self.want, self.at)
-        head = f"The {self.kind} of {self.box} is {got}; nbgrad has {want}, {for_what}."
+        head = translate(
+            "The {kind} of {box} is {got}; nbgrad has {want}, {for_what}.",
+            kind=translate(self.kind),
+            box=self.box,
+            got=got,
+            want=want,
+            for_what=for_what,
+        )
         return f"{head} {self.cause}" if self.cause else head
 
 
@@ -80,21 +90,34 @@ class EngineVerdict:
     @property
     def compared(self) -> str:
         """How many numbers were compared."""
-        return f"{_count(self.checked_values, 'value')} and {_count(self.checked_gradients, 'gradient')}"
+        return translate(
+            "{count} and {count2}",
+            count=translate_count(self.checked_values, "{count} value", "{count} values"),
+            count2=translate_count(self.checked_gradients, "{count} gradient", "{count} gradients"),
+        )
 
     @property
     def head(self) -> str:
         """The same without what could not be compared."""
         if self.first is None:
             if not self.checked_values and not self.checked_gradients:
-                return "No number was compared."
-            return f"All compared numbers are right: {self.compared}."
+                return translate("No number was compared.")
+            return translate("All compared numbers are right: {compared}.", compared=self.compared)
         more = []
         if self.others:
-            more.append(f"{_count(self.others, 'other number')} {'differ' if self.others > 1 else 'differs'} as well.")
+            more.append(
+                translate_count(
+                    self.others, "{count} other number differs as well.", "{count} other numbers differ as well."
+                )
+            )
         if self.consequences:
-            verb = "are" if self.consequences > 1 else "is"
-            more.append(f"{_count(self.consequences, 'more number')} {verb} wrong because of that.")
+            more.append(
+                translate_count(
+                    self.consequences,
+                    "{count} more number is wrong because of that.",
+                    "{count} more numbers are wrong because of that.",
+                )
+            )
         return " ".join([str(self.first), *more])
 
     def __bool__(self) -> bool:
@@ -172,8 +195,10 @@ def _told(got: Numbers, want: Numbers, at: tuple[int, ...]) -> tuple[str, str]:
     if got.numel() == want.numel() == 1:
         return _number(got), _number(want)
     if got.shape != want.shape:
-        return f"of shape {tuple(got.shape)}", f"shape {tuple(want.shape)}"
-    return f"{_number(got[at])} at {list(at)}", _number(want[at])
+        return translate("of shape {shape}", shape=tuple(got.shape)), translate(
+            "shape {shape}", shape=tuple(want.shape)
+        )
+    return translate("{number} at {at}", number=_number(got[at]), at=list(at)), _number(want[at])
 
 
 def _number(one: Numbers) -> str:
@@ -183,15 +208,11 @@ def _number(one: Numbers) -> str:
 def box_words(run: EngineRun, at: int) -> str:
     """Words for a part: its name, or its op and its position."""
     part = run.parts[at]
-    place = f"part {at + 1} of {len(run.parts)}"
+    place = translate("part {at} of {count}", at=at + 1, count=len(run.parts))
     name = part.name or run.names.get(id(part.source))
     if name:
         return f"`{name}`" if part.op is None else f"`{name}` (`{part.op}`)"
-    return f"`{part.op}`, {place}," if part.op is not None else f"the leaf that is {place}"
-
-
-def _count(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+    return f"`{part.op}`, {place}," if part.op is not None else translate("the leaf that is {place}", place=place)
 
 
 def _checked(run: EngineRun) -> tuple[int, int]:
@@ -208,21 +229,29 @@ def _unchecked(run: EngineRun) -> tuple[str, ...]:
     said = []
     reasons = Counter((run.parts[at].op, why) for at, why in run.unchecked.items())
     for (op, why), count in reasons.items():
-        times = "" if count == 1 else f" ({count} times)"
-        said.append(f"`{op}`{times} is taken as it is, with its gradients: {why}.")
+        times = "" if count == 1 else translate(" ({count} times)", count=count)
+        said.append(
+            translate("`{op}`{times} is taken as it is, with its gradients: {why}.", op=op, times=times, why=why)
+        )
     notes = Counter((run.parts[at].op, note) for at, note in run.all_notes().items())
     for (op, note), count in notes.items():
-        times = "" if count == 1 else f" ({count} times)"
-        said.append(f"Of `{op}`{times}, {note}.")
+        times = "" if count == 1 else translate(" ({count} times)", count=count)
+        said.append(translate("Of `{op}`{times}, {note}.", op=op, times=times, note=note))
     if not run.has_gradients:
-        said.append("There are no gradients yet, so only values were compared: run the backward first.")
+        said.append(translate("There are no gradients yet, so only values were compared: run the backward first."))
         return tuple(said)
     if run.hides:
-        said.append("The engine keeps the gradients of leaves only, so the others were not compared.")
+        said.append(translate("The engine keeps the gradients of leaves only, so the others were not compared."))
     if run.unreached:
         named = ", ".join(box_words(run, at).rstrip(",") for at in run.unreached[:3])
-        more = f" and {len(run.unreached) - 3} more" if len(run.unreached) > 3 else ""
-        said.append(f"There is no gradient at {named}{more}: right for a constant, and wrong for what is learned.")
+        more = translate(" and {count} more", count=len(run.unreached) - 3) if len(run.unreached) > 3 else ""
+        said.append(
+            translate(
+                "There is no gradient at {named}{more}: right for a constant, and wrong for what is learned.",
+                named=named,
+                more=more,
+            )
+        )
     said += _seed_notes(run)
     return tuple(said)
 
@@ -231,7 +260,7 @@ def _seed_notes(run: EngineRun) -> list[str]:
     for at in run.roots:
         given, value = run.stored(at), run.values[at]
         if given is not None and value is not None and value.numel() > 1 and not bool((given == 1).all()):
-            return ["The gradient of the result is taken as it is: it is an array, so any may be meant."]
+            return [translate("The gradient of the result is taken as it is: it is an array, so any may be meant.")]
     return []
 
 

@@ -19,6 +19,7 @@ from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops.shape.joining import cat, stack
 from nbgrad.core.tensor.comparison import NoNumbers, numbers_of
 from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.core.translation import translate
 from nbgrad.drawing.part import NUMBERS, Part
 
 Numbers = torch.Tensor
@@ -403,7 +404,11 @@ def _inferred(operands: Operands, row: Op) -> Iterator[OpCall]:
             continue
         one = finite.flatten()[0]
         same = bool(torch.isclose(finite, one, rtol=1e-5, atol=1e-9).all())
-        note = f"its constant, {float(one):.6g}, is inferred from the number" if same else "its constant is inferred"
+        note = (
+            translate("its constant, {float:.6g}, is inferred from the number", float=float(one))
+            if same
+            else translate("its constant is inferred")
+        )
         shown = note if x.numel() == 1 or not same else ""
         yield _by(operands, row, one if same else constant, first=first, note=shown)
 
@@ -431,7 +436,11 @@ def _powers(operands: Operands) -> Iterator[OpCall]:
     for exponent in _EXPONENTS:
         found = torch.pow(x, exponent)
         if y is None or (y.shape == found.shape and bool(torch.isclose(found, y, rtol=1e-4, atol=0.0).all())):
-            note = f"its exponent, {exponent:.4g}, is inferred from the number" if x.numel() == 1 else ""
+            note = (
+                translate("its exponent, {exponent:.4g}, is inferred from the number", exponent=exponent)
+                if x.numel() == 1
+                else ""
+            )
             yield _by(operands, row, torch.tensor(exponent, dtype=torch.float64), note=note)
 
 
@@ -596,7 +605,7 @@ def _leaky(operands: Operands) -> Iterator[OpCall]:
         found = (y[x < 0] / x[x < 0]).flatten()
         if bool(torch.isclose(found, found[0], rtol=1e-4).all()) and 0 < float(found[0]) < 1:
             slope = float(found[0])
-            note = f"its slope for negative numbers, {slope:.4g}, is inferred from the number"
+            note = translate("its slope for negative numbers, {slope:.4g}, is inferred from the number", slope=slope)
     row = OPS["leaky_relu"]
     yield operands.call(lambda x: row(x, negative_slope=slope), note=note)
 

@@ -7,6 +7,8 @@ two, both are named; if it leaves more, none is.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nbgrad.core.translation import translate
+
 
 @dataclass(frozen=True)
 class Cause:
@@ -36,4 +38,4 @@ def best(causes: Sequence[Cause]) -> str | None:
     texts = list(dict.fromkeys(simplest.values()))[::-1]
     if len(texts) == 1:
         return texts[0]
-    return f"Either: {texts[0]} Or: {texts[1]}" if len(texts) == 2 else None
+    return translate("Either: {texts} Or: {texts2}", texts=texts[0], texts2=texts[1]) if len(texts) == 2 else None

@@ -10,6 +10,7 @@ from itertools import combinations
 
 import torch
 
+from nbgrad.core.translation import translate
 from nbgrad.drawing.calls import Numbers
 from nbgrad.drawing.cause import Cause, best
 from nbgrad.drawing.engine_run import EngineRun
@@ -53,9 +54,11 @@ def _seeds(run: EngineRun, at: int) -> Iterator[Cause]:
         return
     number = float(got)
     if number == 0:
-        yield Cause("no seed", "A backward begins with the gradient 1 at the result: this one did not set it.", 1)
+        yield Cause(
+            "no seed", translate("A backward begins with the gradient 1 at the result: this one did not set it."), 1
+        )
     elif number.is_integer() and number > 1:
-        text = f"It is the sum of {number:.0f} backwards: set the gradients to 0 before each."
+        text = translate("It is the sum of {number:.0f} backwards: set the gradients to 0 before each.", number=number)
         yield Cause("seed twice", text, 1)
 
 
@@ -68,9 +71,10 @@ def _repeated(run: EngineRun, at: int) -> Iterator[Cause]:
     assert want is not None
     for times in range(2, 11):
         if run.close(got, want * times) and _all_times(run, times):
-            text = (
-                f"It is {times} times the right one: the gradients of {times} backwards were added. "
-                "Set the gradients of the leaves to 0 before each."
+            text = translate(
+                "It is {times} times the right one: the gradients of {times} backwards were added. "
+                "Set the gradients of the leaves to 0 before each.",
+                times=times,
             )
             yield Cause("not reset", text, _UNSURE if run.hides else 1, len(wrong))
 
@@ -83,7 +87,10 @@ def _counted(run: EngineRun) -> Iterator[Cause]:
         return
     for times in (2, 3):
         if all(want is not None and run.close(got, want * times) for want, got in known):
-            text = f"Every gradient is {times} times the sum of what arrives: each share is added {times} times."
+            text = translate(
+                "Every gradient is {times} times the sum of what arrives: each share is added {times} times.",
+                times=times,
+            )
             yield Cause("counted", text, 1, len(run.wrong_gradients))
 
 
@@ -105,8 +112,16 @@ def _lost_paths(run: EngineRun, at: int) -> Iterator[Cause]:
         return
     uses = run.uses(at, run.steps)
     names = list(dict.fromkeys(op_words(run, uses[one][0]) for one in lost))
-    many = f"{len(lost)} of {len(shares)} paths are" if len(lost) > 1 else f"One of {len(shares)} paths is"
-    text = f"{many} not added, through {' and '.join(names)}: paths add, so write `+=` and not `=`."
+    many = (
+        translate("{count} of {count2} paths are", count=len(lost), count2=len(shares))
+        if len(lost) > 1
+        else translate("One of {count} paths is", count=len(shares))
+    )
+    text = translate(
+        "{many} not added, through {names}: paths add, so write `+=` and not `=`.",
+        many=many,
+        names=translate(" and ").join(names),
+    )
     explains = sum(_missing(run, one) is not None for one in run.wrong_gradients)
     yield Cause("path", text, 1, explains)
 
@@ -212,8 +227,15 @@ def _fault_of(run: EngineRun, supposed: _Supposed) -> EngineFault | None:
 def _rule_text(run: EngineRun, supposed: _Supposed, fault: EngineFault) -> str:
     inputs = max((len(run.parents(at)) for at, rule in enumerate(run.rules) if rule == supposed.op), default=1)
     one = supposed.argument is not None and inputs > 1 and fault.key != "exchanged"
-    which = f" for its {('first', 'second', 'third')[supposed.argument or 0]} input" if one and inputs < 4 else ""
-    return f"The rule of `{supposed.op}`{which} {fault.text}."
+    which = (
+        translate(
+            " for its {value} input",
+            value=(translate("first"), translate("second"), translate("third"))[supposed.argument or 0],
+        )
+        if one and inputs < 4
+        else ""
+    )
+    return translate("The rule of `{op}`{which} {text}.", op=supposed.op, which=which, text=translate(fault.text))
 
 
 def _explained(run: EngineRun, supposed: _Supposed, first: int) -> int:

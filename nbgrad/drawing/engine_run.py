@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from nbgrad.core.tensor.comparison import NoNumbers, numbers_of
+from nbgrad.core.translation import translate
 from nbgrad.drawing.calls import Numbers, OpCall, calls_of, numbers, operands_of, rule_name
 from nbgrad.drawing.faults import RuleStep
 from nbgrad.drawing.part import Part
@@ -80,17 +81,19 @@ class EngineRun:
             return []
         given = [self._argument(one) for one in part.parents]
         if any(one is None for one in given):
-            self.unchecked[at] = "the value of an input is not known"
+            self.unchecked[at] = translate("the value of an input is not known")
             return []
         made = calls_of(self._operands(at, [one for one in given if one is not None]))
         if made is None:
-            self.unchecked[at] = "nbgrad does not know this op"
+            self.unchecked[at] = translate("nbgrad does not know this op")
             return []
         results = [(call, call.run([given[slot] for slot in call.slots])) for call in made]  # type: ignore[misc]
         ran = [(call, found) for call, found in results if found is not None]
         value = self.values[at]
         if not ran or value is None:
-            self.unchecked[at] = "the arguments of the op are not known" if value is not None else "it has no numbers"
+            self.unchecked[at] = translate(
+                "the arguments of the op are not known" if value is not None else "it has no numbers"
+            )
             return []
         fitting = [call for call, found in ran if self.close(value, found, given)]
         if not fitting:

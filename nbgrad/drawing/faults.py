@@ -15,6 +15,7 @@ import torch
 
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.broadcast import sum_to
+from nbgrad.core.translation import message, translate
 from nbgrad.drawing.calls import Numbers, OpCall, wide
 
 
@@ -33,26 +34,32 @@ class EngineFault:
     rank: int = 2
 
 
-SIGN = EngineFault("sign", "has the wrong sign", 1)
-OUTER = EngineFault("outer", "gives the local derivative alone: multiply it by the gradient of the result", 1)
-LOCAL = EngineFault("local", "passes the gradient of the result on as it is: the local derivative is missing", 1)
-EXCHANGED = EngineFault("exchanged", "gives each input the gradient that belongs to the other one")
-ZERO = EngineFault("zero", "adds nothing to the gradient of this input")
-UNSUMMED = EngineFault("unsummed", "does not undo the broadcast: the gradient has to be summed over {dims}")
-AVERAGED = EngineFault("averaged", "takes a mean over {dims}, where the broadcast is undone by a sum")
-OTHER_SUM = EngineFault("other sum", "sums over the wrong dimensions: the broadcast is over {dims}")
-ONE_ROW = EngineFault("one row", "keeps one row of the gradient, where it has to be summed over {dims}")
-KEPT = EngineFault("kept", "gives the right numbers in another shape: the summed dimensions are kept")
-AT_RESULT = EngineFault("at result", "computes the local derivative from the result, where the input belongs", 3)
-AT_INPUT = EngineFault("at input", "computes the local derivative from the input, where the result belongs", 3)
-VALUE = EngineFault("value", "multiplies by the result instead of by the local derivative", 3)
-TIMES_INPUT = EngineFault("input", "multiplies by the input instead of by the local derivative", 3)
-INVERSE = EngineFault("inverse", "divides by the local derivative instead of multiplying by it", 3)
-UNTRANSPOSED = EngineFault("untransposed", "lacks a transpose, or has one too many")
-SWAPPED_PRODUCT = EngineFault("swapped product", "multiplies its two matrices in the wrong order")
-TRANSPOSED = EngineFault("transposed", "gives the transposed of the right gradient")
-PERMUTED = EngineFault("permuted", "permutes the gradient as the forward did: it needs the inverse permutation")
-STRAIGHT = EngineFault("straight", "does not bring the dimensions of the gradient back into their order")
+SIGN = EngineFault("sign", message("has the wrong sign"), 1)
+OUTER = EngineFault("outer", message("gives the local derivative alone: multiply it by the gradient of the result"), 1)
+LOCAL = EngineFault(
+    "local", message("passes the gradient of the result on as it is: the local derivative is missing"), 1
+)
+EXCHANGED = EngineFault("exchanged", message("gives each input the gradient that belongs to the other one"))
+ZERO = EngineFault("zero", message("adds nothing to the gradient of this input"))
+UNSUMMED = EngineFault("unsummed", message("does not undo the broadcast: the gradient has to be summed over {dims}"))
+AVERAGED = EngineFault("averaged", message("takes a mean over {dims}, where the broadcast is undone by a sum"))
+OTHER_SUM = EngineFault("other sum", message("sums over the wrong dimensions: the broadcast is over {dims}"))
+ONE_ROW = EngineFault("one row", message("keeps one row of the gradient, where it has to be summed over {dims}"))
+KEPT = EngineFault("kept", message("gives the right numbers in another shape: the summed dimensions are kept"))
+AT_RESULT = EngineFault(
+    "at result", message("computes the local derivative from the result, where the input belongs"), 3
+)
+AT_INPUT = EngineFault("at input", message("computes the local derivative from the input, where the result belongs"), 3)
+VALUE = EngineFault("value", message("multiplies by the result instead of by the local derivative"), 3)
+TIMES_INPUT = EngineFault("input", message("multiplies by the input instead of by the local derivative"), 3)
+INVERSE = EngineFault("inverse", message("divides by the local derivative instead of multiplying by it"), 3)
+UNTRANSPOSED = EngineFault("untransposed", message("lacks a transpose, or has one too many"))
+SWAPPED_PRODUCT = EngineFault("swapped product", message("multiplies its two matrices in the wrong order"))
+TRANSPOSED = EngineFault("transposed", message("gives the transposed of the right gradient"))
+PERMUTED = EngineFault(
+    "permuted", message("permutes the gradient as the forward did: it needs the inverse permutation")
+)
+STRAIGHT = EngineFault("straight", message("does not bring the dimensions of the gradient back into their order"))
 
 CONSTANT = frozenset(
     ["add", "sub", "neg", "sum", "mean", "reshape", "permute", "expand", "clone", "cat", "stack", "getitem"]
@@ -190,12 +197,14 @@ def _factors(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbe
     """A factor 2 or a number of elements too many, or missing."""
     assert step.right is not None
     right = step.right[argument]
-    yield EngineFault("factor 2", "gives twice the right gradient: a factor 2 is too many", 4), 2 * right
-    yield EngineFault("factor 1/2", "gives half of the right gradient: a factor 2 is missing", 4), right / 2
+    yield EngineFault("factor 2", translate("gives twice the right gradient: a factor 2 is too many"), 4), 2 * right
+    yield EngineFault("factor 1/2", translate("gives half of the right gradient: a factor 2 is missing"), 4), right / 2
     counts = {*step.values[argument].shape, *step.out.shape, step.values[argument].numel(), step.out.numel()}
     for count in sorted(counts - {0, 1, 2}):
-        many = f"gives {count} times the right gradient: a mean over {count} elements became a sum"
-        few = f"gives 1/{count} of the right gradient: a sum over {count} elements became a mean"
+        many = translate(
+            "gives {count} times the right gradient: a mean over {count} elements became a sum", count=count
+        )
+        few = translate("gives 1/{count} of the right gradient: a sum over {count} elements became a mean", count=count)
         yield EngineFault(f"times {count}", many, 4), right * count
         yield EngineFault(f"over {count}", few, 4), right / count
 
@@ -215,55 +224,79 @@ Rule = Callable[[_Elementwise], Numbers]
 
 _UNARY: dict[str, list[tuple[str, str, Rule]]] = {
     "tanh": [
-        ("1-y", "multiplies by 1 - y, where 1 - y² is right: the square is missing", lambda s: s.g * (1 - s.y)),
-        ("y2", "multiplies by y², where 1 - y² is right", lambda s: s.g * s.y * s.y),
-        ("1+y2", "multiplies by 1 + y², where 1 - y² is right", lambda s: s.g * (1 + s.y * s.y)),
-        ("y(1-y)", "is that of sigmoid, y (1 - y), where 1 - y² is right", lambda s: s.g * s.y * (1 - s.y)),
-        ("1-x2", "uses the input where the result belongs: 1 - x² instead of 1 - y²", lambda s: s.g * (1 - s.x * s.x)),
+        (
+            "1-y",
+            message("multiplies by 1 - y, where 1 - y² is right: the square is missing"),
+            lambda s: s.g * (1 - s.y),
+        ),
+        ("y2", message("multiplies by y², where 1 - y² is right"), lambda s: s.g * s.y * s.y),
+        ("1+y2", message("multiplies by 1 + y², where 1 - y² is right"), lambda s: s.g * (1 + s.y * s.y)),
+        ("y(1-y)", message("is that of sigmoid, y (1 - y), where 1 - y² is right"), lambda s: s.g * s.y * (1 - s.y)),
+        (
+            "1-x2",
+            message("uses the input where the result belongs: 1 - x² instead of 1 - y²"),
+            lambda s: s.g * (1 - s.x * s.x),
+        ),
     ],
     "sigmoid": [
-        ("y", "multiplies by y, where y (1 - y) is right", lambda s: s.g * s.y),
-        ("1-y", "multiplies by 1 - y, where y (1 - y) is right", lambda s: s.g * (1 - s.y)),
-        ("1+y", "multiplies by y (1 + y), where y (1 - y) is right", lambda s: s.g * s.y * (1 + s.y)),
-        ("1-y2", "is that of tanh, 1 - y², where y (1 - y) is right", lambda s: s.g * (1 - s.y * s.y)),
-        ("x(1-x)", "uses the input where the result belongs: x (1 - x)", lambda s: s.g * s.x * (1 - s.x)),
+        ("y", message("multiplies by y, where y (1 - y) is right"), lambda s: s.g * s.y),
+        ("1-y", message("multiplies by 1 - y, where y (1 - y) is right"), lambda s: s.g * (1 - s.y)),
+        ("1+y", message("multiplies by y (1 + y), where y (1 - y) is right"), lambda s: s.g * s.y * (1 + s.y)),
+        ("1-y2", message("is that of tanh, 1 - y², where y (1 - y) is right"), lambda s: s.g * (1 - s.y * s.y)),
+        ("x(1-x)", message("uses the input where the result belongs: x (1 - x)"), lambda s: s.g * s.x * (1 - s.x)),
     ],
     "exp": [
-        ("x", "multiplies by the input, where the result belongs", lambda s: s.g * s.x),
-        ("power", "is that of a power, x exp(x - 1), where exp(x) is right", lambda s: s.g * s.x * torch.exp(s.x - 1)),
-        ("inverse", "divides by the result, where it has to multiply by it", lambda s: s.g / s.y),
+        ("x", message("multiplies by the input, where the result belongs"), lambda s: s.g * s.x),
+        (
+            "power",
+            message("is that of a power, x exp(x - 1), where exp(x) is right"),
+            lambda s: s.g * s.x * torch.exp(s.x - 1),
+        ),
+        ("inverse", message("divides by the result, where it has to multiply by it"), lambda s: s.g / s.y),
     ],
     "log": [
-        ("x", "multiplies by the input, where it has to divide by it", lambda s: s.g * s.x),
-        ("1/y", "divides by the result, where the input belongs", lambda s: s.g / s.y),
-        ("1/x2", "divides by the square of the input, where the input belongs", lambda s: s.g / (s.x * s.x)),
-        ("y", "multiplies by the result, where it has to divide by the input", lambda s: s.g * s.y),
+        ("x", message("multiplies by the input, where it has to divide by it"), lambda s: s.g * s.x),
+        ("1/y", message("divides by the result, where the input belongs"), lambda s: s.g / s.y),
+        ("1/x2", message("divides by the square of the input, where the input belongs"), lambda s: s.g / (s.x * s.x)),
+        ("y", message("multiplies by the result, where it has to divide by the input"), lambda s: s.g * s.y),
     ],
     "sqrt": [
-        ("1/2x", "divides by 2 x, where 2 y is right", lambda s: s.g / (2 * s.x)),
-        ("y/2", "multiplies by y / 2, where it has to divide by 2 y", lambda s: s.g * s.y / 2),
-        ("2y", "multiplies by 2 y, where it has to divide by it", lambda s: s.g * 2 * s.y),
+        ("1/2x", message("divides by 2 x, where 2 y is right"), lambda s: s.g / (2 * s.x)),
+        ("y/2", message("multiplies by y / 2, where it has to divide by 2 y"), lambda s: s.g * s.y / 2),
+        ("2y", message("multiplies by 2 y, where it has to divide by it"), lambda s: s.g * 2 * s.y),
     ],
     "reciprocal": [
-        ("-1/x", "divides by x, where x² is right: the square is missing", lambda s: -s.g / s.x),
-        ("-x2", "multiplies by x², where it has to divide by it", lambda s: -s.g * s.x * s.x),
-        ("-1/y2", "divides by the square of the result, where that of the input belongs", lambda s: -s.g * s.x * s.x),
+        ("-1/x", message("divides by x, where x² is right: the square is missing"), lambda s: -s.g / s.x),
+        ("-x2", message("multiplies by x², where it has to divide by it"), lambda s: -s.g * s.x * s.x),
+        (
+            "-1/y2",
+            message("divides by the square of the result, where that of the input belongs"),
+            lambda s: -s.g * s.x * s.x,
+        ),
     ],
     "relu": [
-        ("x", "multiplies by the input, where 1 is right", lambda s: s.g * s.x * (s.x > 0)),
-        ("other side", "lets the gradient through where the input is negative", lambda s: s.g * (s.x < 0)),
-        ("by gradient", "asks whether the gradient is positive: it has to ask the input", lambda s: s.g * (s.g > 0)),
+        ("x", message("multiplies by the input, where 1 is right"), lambda s: s.g * s.x * (s.x > 0)),
+        ("other side", message("lets the gradient through where the input is negative"), lambda s: s.g * (s.x < 0)),
+        (
+            "by gradient",
+            message("asks whether the gradient is positive: it has to ask the input"),
+            lambda s: s.g * (s.g > 0),
+        ),
     ],
-    "abs": [("|x|", "multiplies by the input, where its sign is right", lambda s: s.g * s.x)],
-    "sin": [("y", "multiplies by sin x, where cos x is right", lambda s: s.g * s.y)],
-    "cos": [("y", "multiplies by cos x, where -sin x is right", lambda s: s.g * s.y)],
+    "abs": [("|x|", message("multiplies by the input, where its sign is right"), lambda s: s.g * s.x)],
+    "sin": [("y", message("multiplies by sin x, where cos x is right"), lambda s: s.g * s.y)],
+    "cos": [("y", message("multiplies by cos x, where -sin x is right"), lambda s: s.g * s.y)],
     "softmax": [
-        ("diagonal", "lacks the paths to the other elements: y (1 - y) alone", lambda s: s.g * s.y * (1 - s.y)),
-        ("y", "multiplies by y alone: the sum over y ȳ has to be subtracted", lambda s: s.g * s.y),
+        (
+            "diagonal",
+            message("lacks the paths to the other elements: y (1 - y) alone"),
+            lambda s: s.g * s.y * (1 - s.y),
+        ),
+        ("y", message("multiplies by y alone: the sum over y ȳ has to be subtracted"), lambda s: s.g * s.y),
     ],
     "log_softmax": [
-        ("no sum", "subtracts softmax(x), and not softmax(x) times the sum of ȳ", lambda s: s.g - s.y.exp()),
-        ("product", "multiplies softmax(x) by ȳ, and not by the sum of ȳ", lambda s: s.g - s.y.exp() * s.g),
+        ("no sum", message("subtracts softmax(x), and not softmax(x) times the sum of ȳ"), lambda s: s.g - s.y.exp()),
+        ("product", message("multiplies softmax(x) by ȳ, and not by the sum of ȳ"), lambda s: s.g - s.y.exp() * s.g),
     ],
 }
 """For ops of one input, the wrong rules: key, words, and the gradient from x, y and the gradient of y."""
@@ -284,14 +317,14 @@ def _power(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers
     n, x, g = step.call.exponent, step.values[argument], step.gradient
     if n is None or x.shape != g.shape:
         return
-    yield EngineFault("n x^n", "does not lower the exponent: n xⁿ, where n xⁿ⁻¹ is right"), g * n * x**n
-    yield EngineFault("x^(n-1)", "lacks the factor n of n xⁿ⁻¹"), g * x ** (n - 1)
-    yield EngineFault("n x^(n-2)", "lowers the exponent twice"), g * n * x ** (n - 2)
-    yield EngineFault("(n-1) x^(n-1)", "multiplies by n - 1, where n is right"), g * (n - 1) * x ** (n - 1)
-    yield EngineFault("n x", "multiplies by n x, where n xⁿ⁻¹ is right"), g * n * x
-    yield EngineFault("n", "multiplies by n alone, where n xⁿ⁻¹ is right"), g * n
-    yield EngineFault("x^n", "multiplies by xⁿ, where n xⁿ⁻¹ is right"), g * x**n
-    yield EngineFault("n x^(n+1)", "raises the exponent, where it has to lower it"), g * n * x ** (n + 1)
+    yield EngineFault("n x^n", translate("does not lower the exponent: n xⁿ, where n xⁿ⁻¹ is right")), g * n * x**n
+    yield EngineFault("x^(n-1)", translate("lacks the factor n of n xⁿ⁻¹")), g * x ** (n - 1)
+    yield EngineFault("n x^(n-2)", translate("lowers the exponent twice")), g * n * x ** (n - 2)
+    yield EngineFault("(n-1) x^(n-1)", translate("multiplies by n - 1, where n is right")), g * (n - 1) * x ** (n - 1)
+    yield EngineFault("n x", translate("multiplies by n x, where n xⁿ⁻¹ is right")), g * n * x
+    yield EngineFault("n", translate("multiplies by n alone, where n xⁿ⁻¹ is right")), g * n
+    yield EngineFault("x^n", translate("multiplies by xⁿ, where n xⁿ⁻¹ is right")), g * x**n
+    yield EngineFault("n x^(n+1)", translate("raises the exponent, where it has to lower it")), g * n * x ** (n + 1)
 
 
 def _quotient(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
@@ -299,14 +332,14 @@ def _quotient(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numb
         return
     (a, b), g = step.values, step.gradient
     if argument == 0:
-        wrong = [("b", "multiplies by b, where it has to divide by it", g * b)]
+        wrong = [("b", translate("multiplies by b, where it has to divide by it"), g * b)]
     else:
         wrong = [
-            ("-a/b", "divides by b, where b² is right: the square is missing", -g * a / b),
-            ("-1/b2", "lacks the factor a of -a / b²", -g / (b * b) + 0 * a),
-            ("1/b2", "lacks the factor -a of -a / b²", g / (b * b) + 0 * a),
-            ("1/b", "is that of the numerator, 1 / b", g / b + 0 * a),
-            ("a", "is that of a product, a", g * a + 0 * b),
+            ("-a/b", translate("divides by b, where b² is right: the square is missing"), -g * a / b),
+            ("-1/b2", translate("lacks the factor a of -a / b²"), -g / (b * b) + 0 * a),
+            ("1/b2", translate("lacks the factor -a of -a / b²"), g / (b * b) + 0 * a),
+            ("1/b", translate("is that of the numerator, 1 / b"), g / b + 0 * a),
+            ("a", translate("is that of a product, a"), g * a + 0 * b),
         ]
     for key, text, numbers in wrong:
         yield EngineFault(key, text), _fitted(numbers, step.values[argument])
@@ -315,15 +348,15 @@ def _quotient(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numb
 def _product(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
     x = step.values[argument]
     own = _fitted(step.gradient * x, x)
-    yield EngineFault("own", "multiplies by the input itself, where the other input belongs"), own
+    yield EngineFault("own", translate("multiplies by the input itself, where the other input belongs")), own
     yield (
-        EngineFault("result", "multiplies by the result, where the other input belongs"),
+        EngineFault("result", translate("multiplies by the result, where the other input belongs")),
         _fitted(step.gradient * step.out, x),
     )
     if len(step.values) == 2:
         other = step.values[1 - argument]
         yield (
-            EngineFault("plus", "adds the other input, where it has to multiply by it"),
+            EngineFault("plus", translate("adds the other input, where it has to multiply by it")),
             _fitted(step.gradient + other, x),
         )
 
@@ -334,7 +367,7 @@ def _sum(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers |
         x = step.values[argument]
         other = b if argument == 0 else a
         yield (
-            EngineFault("times other", "is that of a product: it multiplies by the other input"),
+            EngineFault("times other", translate("is that of a product: it multiplies by the other input")),
             _fitted(step.gradient * other, x),
         )
 
@@ -347,14 +380,16 @@ def _averages(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numb
     if count < 2:
         return
     if step.call.name == "mean":
-        text = f"is that of a sum: each of the {count} elements gets 1/{count} of the gradient"
+        text = translate("is that of a sum: each of the {count} elements gets 1/{count} of the gradient", count=count)
         yield EngineFault("sum", text), right * count
-        yield EngineFault("twice", f"divides by {count} twice"), right / count
+        yield EngineFault("twice", translate("divides by {count} twice", count=count)), right / count
         for other in sorted({*x.shape, x.numel()} - {0, 1, count}):
-            text = f"divides by {other}, where the mean is over {count} elements"
+            text = translate("divides by {other}, where the mean is over {count} elements", other=other, count=count)
             yield EngineFault(f"n {other}", text), right * count / other
     else:
-        text = f"is that of a mean: it divides by {count}, where each element gets the whole gradient"
+        text = translate(
+            "is that of a mean: it divides by {count}, where each element gets the whole gradient", count=count
+        )
         yield EngineFault("mean", text), right / count
 
 
@@ -363,7 +398,12 @@ def _extreme(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbe
     shape = tuple(1 if at in dims else size for at, size in enumerate(x.shape))
     if prod(shape) == step.gradient.numel():
         whole = step.gradient.reshape(shape).expand_as(x)
-        yield EngineFault("no mask", "gives the gradient to every element, not only to the largest or smallest"), whole
+        yield (
+            EngineFault(
+                "no mask", translate("gives the gradient to every element, not only to the largest or smallest")
+            ),
+            whole,
+        )
 
 
 def _matmul(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
@@ -388,7 +428,10 @@ def _matmul(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Number
 
 def _elementwise(right: Numbers, other: Numbers, g: Numbers) -> Iterator[tuple[EngineFault, Numbers]]:
     if right.shape == g.shape == other.shape:
-        yield EngineFault("elementwise", "multiplies elementwise, where a matrix product is right"), g * other
+        yield (
+            EngineFault("elementwise", translate("multiplies elementwise, where a matrix product is right")),
+            g * other,
+        )
 
 
 def _permutation(step: RuleStep, _: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
@@ -462,12 +505,14 @@ def _of_broadcast(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, 
     over = [at for at in range(full.ndim) if at < lead or x.shape[at - lead] != full.shape[at]]
     named = _named_dims(over, whole)
     for fault, numbers in _broken_sums(full, x, over):
-        yield EngineFault(fault.key, fault.text.format(dims=named), fault.rank), numbers
+        yield EngineFault(fault.key, translate(fault.text, dims=named), fault.rank), numbers
 
 
 def _named_dims(dims: Sequence[int], shape: Sequence[int]) -> str:
-    sizes = " and ".join(f"dimension {at} ({shape[at]} elements)" for at in dims if at < len(shape))
-    return f"{sizes}, the batch" if list(dims) == [0] and len(shape) > 1 else sizes
+    sizes = translate(" and ").join(
+        translate("dimension {at} ({size} elements)", at=at, size=shape[at]) for at in dims if at < len(shape)
+    )
+    return translate("{sizes}, the batch", sizes=sizes) if list(dims) == [0] and len(shape) > 1 else sizes
 
 
 def _stretched_shape(step: RuleStep, argument: int) -> tuple[int, ...] | None:

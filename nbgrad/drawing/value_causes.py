@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import combinations
 
+from nbgrad.core.translation import translate
 from nbgrad.drawing.calls import Numbers
 from nbgrad.drawing.cause import Cause, best
 from nbgrad.drawing.engine_run import EngineRun
@@ -19,7 +20,9 @@ def value_cause(run: EngineRun, at: int) -> str | None:
             continue
         explained = _values_explained(run, run.rules[at], key)
         if explained:
-            causes.append(Cause(key, f"The number {fault.text}.", fault.rank, explained))
+            causes.append(
+                Cause(key, translate("The number {text}.", text=translate(fault.text)), fault.rank, explained)
+            )
     return best(causes)
 
 
@@ -27,9 +30,10 @@ def _moved(run: EngineRun) -> Iterator[Cause]:
     """The leaves were changed by a step against their gradients, after the forward had read them."""
     for rate in _rates(run):
         if all(any(run.close(_value(run, at), made) for made in _before(run, at, rate)) for at in run.wrong_values):
-            text = (
-                f"The leaves were changed after the forward: before a step of the rate {rate:.4g} against their "
-                "gradients, these values were right. Compare before the step."
+            text = translate(
+                "The leaves were changed after the forward: before a step of the rate {rate:.4g} "
+                "against their gradients, these values were right. Compare before the step.",
+                rate=rate,
             )
             yield Cause("moved", text, 0, len(run.wrong_values))
             return

@@ -1,7 +1,9 @@
 """``walk_causes``: backwards with right rules in a wrong order, which may give the gradients of an engine."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
+from nbgrad.core.translation import message, translate
 from nbgrad.drawing.calls import Numbers
 from nbgrad.drawing.cause import Cause
 from nbgrad.drawing.engine_run import EngineRun
@@ -127,32 +129,53 @@ def _again(times: int) -> Callable[[_Walk], None]:
     return walked
 
 
-_EARLY = (
+_EARLY = message(
     "The order of the backward is wrong: a part hands its gradient on before all of it has arrived. Walk the parts in "
     "the reverse of a topological order."
 )
-_AGAIN = "This one hands on again, and all of it, whenever a part of it arrives."
-_WALKS: tuple[tuple[str, str, int, Callable[[_Walk], None]], ...] = (
-    *[("recursive", f"{_EARLY} {_AGAIN}", 2, order) for order in (_recursive, _from_last, _stacked, _queued)],
-    *[("early", _EARLY, 2, _once(deep=deep, last_first=last)) for deep in (True, False) for last in (True, False)],
+_AGAIN = message("This one hands on again, and all of it, whenever a part of it arrives.")
+_WALKS: tuple[tuple[str, Callable[[], str], int, Callable[[_Walk], None]], ...] = (
+    *[
+        ("recursive", lambda: f"{translate(_EARLY)} {translate(_AGAIN)}", 2, order)
+        for order in (_recursive, _from_last, _stacked, _queued)
+    ],
+    *[
+        ("early", partial(translate, _EARLY), 2, _once(deep=deep, last_first=last))
+        for deep in (True, False)
+        for last in (True, False)
+    ],
     (
         "forward",
-        "Only the inputs of the result got a gradient: the walk has to go on from the result to the leaves, in the "
-        "reverse of a topological order.",
+        partial(
+            translate,
+            message(
+                "Only the inputs of the result got a gradient: the walk has to go on from the result to the leaves, in "
+                "the reverse of a topological order."
+            ),
+        ),
         1,
         _forward,
     ),
     (
         "path",
-        "Of several paths to a part only the last is kept: paths add, so write `+=` and not `=`.",
+        partial(
+            translate,
+            message("Of several paths to a part only the last is kept: paths add, so write `+=` and not `=`."),
+        ),
         1,
         _overwriting,
     ),
     *[
         (
             "again",
-            f"The backward ran {times} times over the same graph, and the gradients of the time before were still "
-            "there: set all gradients to 0 before each.",
+            partial(
+                translate,
+                message(
+                    "The backward ran {times} times over the same graph, and the gradients of the time before were "
+                    "still there: set all gradients to 0 before each."
+                ),
+                times=times,
+            ),
             2,
             _again(times),
         )
@@ -174,7 +197,7 @@ def walk_causes(run: EngineRun) -> Iterator[Cause]:
         except OverflowError:
             continue
         if all(_same(run, got, walk.gradients.get(at)) for at, got in known.items()):
-            yield Cause(key, text, rank, len(run.wrong_gradients))
+            yield Cause(key, text(), rank, len(run.wrong_gradients))
 
 
 def _same(run: EngineRun, got: Numbers | None, made: Numbers | None) -> bool:

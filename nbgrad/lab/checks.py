@@ -196,7 +196,7 @@ def hint(number: str | float, step: int | None = None) -> str:
             step=step,
             count=len(hints),
             number=exercise.number,
-            hint=hints[step - 1],
+            hint=translate(hints[step - 1]),
         )
     )
 

@@ -64,7 +64,13 @@ class ValuesJudge:
         )
         return Deviation(
             found.kind,
-            translate("the {what} of {name}: {found}{more}", what=self.what, name=name, found=found, more=more),
+            translate(
+                "the {what} of {name}: {found}{more}",
+                what=translate(self.what),
+                name=name,
+                found=found,
+                more=translate(more),
+            ),
         )
 
     def _of(self, given: Any, right: Any) -> Deviation | None:
@@ -161,7 +167,8 @@ class FunctionJudge:
             got = attempt(case.said, answer, *map(fresh, case.arguments))
             if got is None:
                 return Deviation(
-                    "type", translate("{said} gives None: the function has to end with return", said=case.said)
+                    "type",
+                    translate("{said} gives None: the function has to end with return", said=translate(case.said)),
                 )
             if (found := self.of(case, got)) is not None:
                 return found
@@ -182,7 +189,9 @@ class FunctionJudge:
             if truth_of(got) is None
             else translate(" gives {truth}", truth=bool(value))
         )
-        return Deviation(found.kind, translate("{said}{gave}: {found}", said=case.said, gave=gave, found=found))
+        return Deviation(
+            found.kind, translate("{said}{gave}: {found}", said=translate(case.said), gave=gave, found=found)
+        )
 
     def _only_the_shape(self, found: Deviation, got: Any, case: Case) -> bool:
         """Whether the numbers are right, and nothing but their shape is wrong: then there is no more to say of them."""

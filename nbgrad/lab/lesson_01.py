@@ -73,7 +73,7 @@ def _by_hand(answer: Any) -> Deviation | None:
          "multiple of that"),
     ):  # fmt: skip
         if is_near(given[name], wrong):
-            return Deviation(kind, translate("the gradient of {name}: {reason}", name=name, reason=text))
+            return Deviation(kind, translate("the gradient of {name}: {reason}", name=name, reason=translate(text)))
     return found
 
 
@@ -146,11 +146,12 @@ def _about_distance(ratio: float) -> Deviation | None:
     """The mistake in the division, for an answer that is ``ratio`` times the right slope; None if none is known."""
     if 0 < abs(ratio) < 0.05:
         text = "the change of the value has to be divided by the nudge (are there brackets around 2 * h?)"
-        return Deviation("factor", translate("it is far too small: {reason}", reason=text))
+        return Deviation("factor", translate("it is far too small: {reason}", reason=translate(text)))
     for times, what in ((2, "half of"), (0.5, "twice")):
         if abs(ratio / times - 1) < 0.02:
             text = translate(
-                "it is divided by {what} the distance between the two points: how far apart are they?", what=what
+                "it is divided by {what} the distance between the two points: how far apart are they?",
+                what=translate(what),
             )
             return Deviation("factor", text)
     if ratio < -10:
@@ -189,7 +190,10 @@ def _rises(answer: Any) -> Deviation | None:
         )
     for rate, what in ((1.0, "gradients"), (None, "steps")):
         if _is_a_multiple(list(values.values()), slopes, rate):
-            return Deviation("offset", translate("these are the {what}: {advice}", what=what, advice=_ADDED[what]))
+            return Deviation(
+                "offset",
+                translate("these are the {what}: {advice}", what=translate(what), advice=translate(_ADDED[what])),
+            )
     rates = [by / slope for by, slope in zip(moved, slopes, strict=True)]
     if max(rates) < 0:
         return Deviation(

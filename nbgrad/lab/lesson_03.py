@@ -50,7 +50,8 @@ def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
     if not isinstance(parents, tuple | list):
         comma = ". A tuple of one value has a comma, (self,): without it, (self) is self" if len(inputs) == 1 else ""
         return Deviation(
-            "type", translate("its parents are {kind}, and no tuple{comma}", kind=kind_of(parents), comma=comma)
+            "type",
+            translate("its parents are {kind}, and no tuple{comma}", kind=kind_of(parents), comma=translate(comma)),
         )
     if len(parents) != len(inputs) or any(one is not other for one, other in zip(parents, inputs, strict=True)):
         return Deviation(
@@ -124,11 +125,13 @@ def _orders(answer: Any) -> Deviation | None:
     needs_function(answer, "topological(root)")
     for text, nodes in _graphs():
         root, needed = nodes[-1], _above(nodes[-1])
-        given = attempt(translate("topological for {reason}", reason=text), answer, root)
+        given = attempt(translate("topological for {reason}", reason=translate(text)), answer, root)
         if not isinstance(given, list | tuple):
             return Deviation("type", "a list of values is expected: does the function end with return?")
         if (found := _of_order(list(given), needed)) is not None:
-            return Deviation(found.kind, translate("topological for {reason}: {found}", reason=text, found=found))
+            return Deviation(
+                found.kind, translate("topological for {reason}: {found}", reason=translate(text), found=found)
+            )
     return None
 
 
@@ -147,7 +150,8 @@ def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
             else translate("a value of type {kind}", kind=kind_of(one))
         )
         return Deviation(
-            "type", translate("{what} is in the list: give the values themselves, root and its parents", what=what)
+            "type",
+            translate("{what} is in the list: give the values themselves, root and its parents", what=translate(what)),
         )
     if strangers := [one for one in given if one not in needed]:
         return Deviation(

@@ -77,7 +77,7 @@ def _mark(answer: Any, shape: tuple[int, ...], own: tuple[int, ...]) -> Deviatio
                 "x has {count} dimensions, and none with the number {outside}{counted}",
                 count=len(shape),
                 outside=outside[0],
-                counted=counted,
+                counted=translate(counted),
             ),
         )
     said, right = {dim % len(shape) for dim in dims}, set(_sums(shape, own))
@@ -214,7 +214,9 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         if is_near(got, case.right / factor):
             return Deviation(
                 "factor",
-                translate("it is {words} what it should be: the mean of the squares, without a factor", words=words),
+                translate(
+                    "it is {words} what it should be: the mean of the squares, without a factor", words=translate(words)
+                ),
             )
     return None
 
@@ -236,13 +238,19 @@ def _history(answer: Any) -> Deviation | None:
             text = "the number is right, but no gradient reaches prediction"
             return Deviation(
                 "zero",
-                translate("{said}: {reason}: item, float and detach drop its history", said=case.said, reason=text),
+                translate(
+                    "{said}: {reason}: item, float and detach drop its history",
+                    said=translate(case.said),
+                    reason=translate(text),
+                ),
             )
         (right,) = grad(((prediction.squeeze(-1) - target) ** 2).mean(), [prediction])
         if (found := difference(slope, right)) is not None:
             return Deviation(
                 found.kind,
-                translate("{said}: the number is right, but the gradient of prediction is not", said=case.said),
+                translate(
+                    "{said}: the number is right, but the gradient of prediction is not", said=translate(case.said)
+                ),
             )
     return None
 

@@ -155,7 +155,10 @@ def _of_chunks(seen: list[int]) -> Deviation | None:
         return Deviation(
             "shape",
             translate(
-                "the model got {count} of the {total} images: {reason}", count=sum(seen), total=_COUNT, reason=text
+                "the model got {count} of the {total} images: {reason}",
+                count=sum(seen),
+                total=_COUNT,
+                reason=translate(text),
             ),
         )
     if set(seen) == {_CHUNKS}:
@@ -199,7 +202,7 @@ def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation
         if difference(got, mean * _CHUNKS / count) is None:
             text = translate(
                 "each loss is divided by the number of {what}: it is a mean already, so divide by the number of chunks",
-                what=what,
+                what=translate(what),
             )
             return Deviation("factor", text)
     if difference(got, mean / _CHUNKS) is None:
@@ -259,7 +262,7 @@ def _repaired(answer: Any) -> Deviation | None:
             said = "the loss that it returns is not the cross entropy of the batch"
             return Deviation(
                 "shifted" if after else found.kind,
-                translate("{said}: {reason}", said=said, reason=text if after else found),
+                translate("{said}: {reason}", said=translate(said), reason=text if after else found),
             )
     got = torch.cat([numbers_of(one).flatten() for one in net.parameters()])
     if difference(got, _trained("zfbs")) is None:

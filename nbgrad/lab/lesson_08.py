@@ -79,7 +79,11 @@ def _kept(answer: Any) -> Deviation | None:
             told = None if value is None else _about_left(value, case)
             return Deviation(
                 "numbers",
-                translate("{said}: {reason}", said=case.said, reason=told or "it is right for few layers only"),
+                translate(
+                    "{said}: {reason}",
+                    said=translate(case.said),
+                    reason=told or translate("it is right for few layers only"),
+                ),
             )
     return None
 

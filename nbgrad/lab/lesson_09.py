@@ -240,7 +240,11 @@ def _updates(graph: AutogradGraph) -> list[float]:
 def _trainings() -> list[Case]:
     graphs = [(said, _recorded(rates)) for said, rates in _RATES]
     return [
-        Case((graph,), max(_updates(graph)) > FAR, translate("too_large(graph) for a training with {said}", said=said))
+        Case(
+            (graph,),
+            max(_updates(graph)) > FAR,
+            translate("too_large(graph) for a training with {said}", said=translate(said)),
+        )
         for said, graph in graphs
     ]
 

@@ -137,7 +137,7 @@ def _clips() -> list[Case]:
             Case(
                 ([tensor(one) for one in parts], limit),
                 right,
-                translate("clip of gradients of norm {norm:.3g}{small}", norm=norm, small=small),
+                translate("clip of gradients of norm {norm:.3g}{small}", norm=norm, small=translate(small)),
             )
         )
     return cases

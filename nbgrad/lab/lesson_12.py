@@ -86,7 +86,11 @@ def _about_size(got: Any, case: Case) -> Deviation | None:
         more = "Measure more pairs, each of numbers of its own"
         return Deviation(
             "rounding",
-            translate("it is off by more than {tolerance:.0%}: chance moves it. {more}", tolerance=_CLOSE, more=more),
+            translate(
+                "it is off by more than {tolerance:.0%}: chance moves it. {more}",
+                tolerance=_CLOSE,
+                more=translate(more),
+            ),
         )
     if abs(size) < 0.3 * case.right:
         return Deviation("zero", "positive and negative scores cancel in their mean: take the mean of the squares")
@@ -170,7 +174,7 @@ def _paired(answer: Any) -> Deviation | None:
                 told = None if found.kind == "type" else _about_pairs(name, numbers_of(got), case.right)
                 told = told or found
                 return Deviation(
-                    told.kind, translate("{said}: the {name}: {told}", said=case.said, name=name, told=told)
+                    told.kind, translate("{said}: the {name}: {told}", said=translate(case.said), name=name, told=told)
                 )
     return None
 

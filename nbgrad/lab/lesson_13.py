@@ -63,7 +63,7 @@ def _diagnosed(answer: Any) -> Deviation | None:
         "{count} of {total} {verb} wrong: look again at {names}",
         count=len(wrong),
         total=len(letters),
-        verb="is" if len(wrong) == 1 else "are",
+        verb=translate("is") if len(wrong) == 1 else translate("are"),
         names=", ".join(wrong),
     )
     symptoms = (f"{letter}: {translate(_AGAINST[said[letter], one])}" for letter in wrong for one in has[letter]
@@ -137,7 +137,7 @@ def _silent(answer: Any) -> Deviation | None:
     needs_function(answer, "silent(net)")
     for text, net, learn, right in _networks():
         learn(net)
-        given = attempt(translate("silent of {reason}", reason=text), answer, net)
+        given = attempt(translate("silent of {reason}", reason=translate(text)), answer, net)
         if not isinstance(given, list | tuple | set):
             why = (
                 "does the function end with return?"
@@ -146,7 +146,7 @@ def _silent(answer: Any) -> Deviation | None:
             )
             return Deviation("type", translate("a list of names is expected: {why}", why=why))
         if (found := _of_names(list(given), right, net)) is not None:
-            return Deviation(found.kind, translate("silent of {reason}: {found}", reason=text, found=found))
+            return Deviation(found.kind, translate("silent of {reason}: {found}", reason=translate(text), found=found))
     return None
 
 
@@ -181,7 +181,12 @@ def _of_names(names: list[Any], right: list[str], net: Any) -> Deviation | None:
     missing, many = set(right) - given, given - set(right)
     counts = ((len(missing), "missing"), (len(many), "too many"))
     text = translate(", and ").join(
-        translate("{count} {verb} {what}", count=count, verb="is" if count == 1 else "are", what=what)
+        translate(
+            "{count} {verb} {what}",
+            count=count,
+            verb=translate("is") if count == 1 else translate("are"),
+            what=translate(what),
+        )
         for count, what in counts
         if count
     )
@@ -228,7 +233,7 @@ def _minus() -> torch.nn.Linear:
 def _first(answer: Any) -> Deviation | None:
     needs_function(answer, "first_bad(net, x)")
     for text, net, x, right in _sick():
-        given = attempt(translate("first_bad of {reason}", reason=text), answer, net, x)
+        given = attempt(translate("first_bad of {reason}", reason=translate(text)), answer, net, x)
         place = None if given is None else number_of(given)
         if given is not None and (place is None or isinstance(given, str) or truth_of(given) is not None):
             return Deviation(
@@ -241,26 +246,30 @@ def _first(answer: Any) -> Deviation | None:
 
 def _about_place(text: str, given: float | None, right: int | None, count: int) -> Deviation:
     if right is None:
-        return Deviation("type", translate("{reason} has no bad layer: None is expected", reason=text))
+        return Deviation("type", translate("{reason} has no bad layer: None is expected", reason=translate(text)))
     if given is None:
         what = "the function says that no layer is bad. Does each layer get the result of the one before it?"
         what = "one number that is NaN is enough" if "one number" in text else what
         what = "Inf counts, and not NaN alone" if "infinity" in text else what
-        return Deviation("not finite", translate("{reason}: {what}", reason=text, what=what))
+        return Deviation("not finite", translate("{reason}: {what}", reason=translate(text), what=translate(what)))
     if "one number" in text and given > right:
         return Deviation(
             "element",
-            translate("{reason}: one number that is NaN is enough. One layer later all numbers are NaN", reason=text),
+            translate(
+                "{reason}: one number that is NaN is enough. One layer later all numbers are NaN",
+                reason=translate(text),
+            ),
         )
     if given == right + 1:
         return Deviation(
-            "shifted", translate("{reason}: it is one layer too far: layers are counted from 0", reason=text)
+            "shifted", translate("{reason}: it is one layer too far: layers are counted from 0", reason=translate(text))
         )
     if given == count - 1:
         return Deviation(
-            "order", translate("{reason}: that is the last bad layer: the first one is asked for", reason=text)
+            "order",
+            translate("{reason}: that is the last bad layer: the first one is asked for", reason=translate(text)),
         )
-    return Deviation("numbers", translate("{reason}: it begins in another layer", reason=text))
+    return Deviation("numbers", translate("{reason}: it begins in another layer", reason=translate(text)))
 
 
 EXERCISES = (

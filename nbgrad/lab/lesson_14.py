@@ -91,7 +91,9 @@ def _hessians() -> list[Case]:
         slope = slope_of(surface(x), x)
         rows = [numbers_of(grad(slope[row], [x], retain_graph=True)[0]) for row in range(len(at))]
         given = tensor(at, dtype=torch.float64, requires_grad=True)
-        cases.append(Case((surface, given), torch.stack(rows), translate("hessian of {reason}", reason=text)))
+        cases.append(
+            Case((surface, given), torch.stack(rows), translate("hessian of {reason}", reason=translate(text)))
+        )
     return cases
 
 

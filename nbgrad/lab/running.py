@@ -153,7 +153,13 @@ def raised(said: str, error: BaseException) -> Deviation:
         more = ". A value is None here: check for None first"
     return Deviation(
         "raised",
-        translate("{said} raised {name}{message}{more}", said=said, name=name, message=text and f": {text}", more=more),
+        translate(
+            "{said} raised {name}{message}{more}",
+            said=translate(said),
+            name=name,
+            message=text and f": {text}",
+            more=translate(more),
+        ),
     )
 
 

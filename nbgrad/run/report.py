@@ -9,6 +9,7 @@ from nbgrad.core.graph.compilation import Compilation
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.losses import BackwardLoss
+from nbgrad.core.translation import translate
 from nbgrad.run.watched import OtherThread
 from nbgrad.widgets.description.compiled import earlier, summary, times
 from nbgrad.widgets.description.format import counted, duration, number
@@ -36,7 +37,13 @@ def report(
         goes_on: whether the program runs on, without being recorded.
         others: the threads that have trained without being recorded.
     """
-    head = f"nbgrad: {name}, {_ran(graph)} in {duration(seconds)}{_end(graph, goes_on)}"
+    head = translate(
+        "nbgrad: {name}, {ran} in {duration}{end}",
+        name=name,
+        ran=_ran(graph),
+        duration=duration(seconds),
+        end=_end(graph, goes_on),
+    )
     if not graph.records and graph.ending is None:
         return [head, f"  {nothing(others)}"]
     lines = [head, *_losses(graph.losses)]
@@ -49,7 +56,7 @@ def report(
     if graph.compiler is not None:
         lines += [f"  {line}" for line in _compiled(graph.compilation)]
     if graph.fault is not None:
-        lines.append(f"  a part of the graph is missing: {graph.fault}")
+        lines.append(translate("  a part of the graph is missing: {fault}", fault=graph.fault))
     checkup = graph.checkup()
     lines.append(f"  {checkup.summary}")
     return [*lines, *[f"  {line}" for line in told_findings(graph.findings())]]
@@ -58,22 +65,34 @@ def report(
 def nothing(others: Sequence[OtherThread]) -> str:
     """The sentence about a run without a graph, without its full stop; ``others``: see ``report``."""
     if others:
-        return f"nothing was recorded in the main thread. {_elsewhere(others)}"
-    return (
-        "nothing was recorded: in this process, no op ran on a tensor that needs a gradient. If the program starts "
-        "other processes, start each of them with nbgrad run, as in torchrun -m nbgrad run train.py"
+        return translate("nothing was recorded in the main thread. {elsewhere}", elsewhere=_elsewhere(others))
+    return translate(
+        "nothing was recorded: in this process, no op ran on a tensor that needs a gradient. If the "
+        "program starts other processes, start each of them with nbgrad run, as in torchrun -m "
+        "nbgrad run train.py"
     )
 
 
 def _elsewhere(others: Sequence[OtherThread]) -> str:
     """The sentence about threads whose training is missing."""
     first = others[0]
-    told = f"The thread {first.name} ran {counted(first.backwards, 'backward')}, at {where(first.place)}"
+    told = translate(
+        "The thread {name} ran {backwards}, at {where}",
+        name=first.name,
+        backwards=counted(first.backwards, "backward"),
+        where=where(first.place),
+    )
     if len(others) > 1:
-        told += f", and {counted(len(others) - 1, 'other thread')} ran {sum(one.backwards for one in others[1:]):,}"
-    return (
-        f"{told}. They are not recorded, because nbgrad run follows the main thread. Train there, or write "
-        "`with nbgrad.record(save='thread.html'):` around the training, in the function of the thread"
+        told += translate(
+            ", and {threads} ran {total:,}",
+            threads=counted(len(others) - 1, "other thread"),
+            total=sum(one.backwards for one in others[1:]),
+        )
+    return translate(
+        "{told}. They are not recorded, because nbgrad run follows the main thread. Train there, or "
+        "write `with nbgrad.record(save='thread.html'):` around the training, in the function of the "
+        "thread",
+        told=told,
     )
 
 
@@ -81,17 +100,25 @@ def _ran(graph: AutogradGraph) -> str:
     """How many steps ran, and how many were recorded."""
     steps, many = graph.pace.steps, graph.backwards
     ran = counted(steps, "step") if steps else ""
-    backwards = f"{counted(many, 'backward')}, {'all' if graph.recorded == many else f'{graph.recorded:,}'} recorded"
-    return f"{ran} ({backwards})" if ran and many else backwards if many else "no backward"
+    backwards = translate(
+        "{backwards}, {all} recorded",
+        backwards=counted(many, "backward"),
+        all=translate("all") if graph.recorded == many else f"{graph.recorded:,}",
+    )
+    return f"{ran} ({backwards})" if ran and many else backwards if many else translate("no backward")
 
 
 def _end(graph: AutogradGraph, goes_on: bool) -> str:
     """How it ended, if it did not simply come to its end."""
     ending = graph.ending
     if ending is None:
-        return "; it is recorded no longer, and goes on" if goes_on else ""
-    at = "" if ending.place is None else f" at {where(ending.place)}"
-    return f", stopped{at}" if ending.interrupted else f", ended by {ending.kind}{at}"
+        return translate("; it is recorded no longer, and goes on") if goes_on else ""
+    at = "" if ending.place is None else translate(" at {where}", where=where(ending.place))
+    return (
+        translate(", stopped{at}", at=at)
+        if ending.interrupted
+        else translate(", ended by {kind}{at}", kind=ending.kind, at=at)
+    )
 
 
 def where(place: Place) -> str:
@@ -101,10 +128,23 @@ def where(place: Place) -> str:
 
 def _compiled(known: Compilation) -> list[str]:
     """The lines about torch's compiler: how much it traced, and a line for each graph break and each recompilation."""
-    found = [f"{_before(one.place)}graph break: {one.reason}{times(many)}" for one, many in known.breaks.items()]
+    found = [
+        translate(
+            "{before}graph break: {reason}{times}", before=_before(one.place), reason=one.reason, times=times(many)
+        )
+        for one, many in known.breaks.items()
+    ]
     for one, many in known.recompilations.items():
         function = f" {one.function}" if one.function else ""
-        found.append(f"{_before(one.place)}compiled{function} again: {one.reason}{times(many)}")
+        found.append(
+            translate(
+                "{before}compiled{function} again: {reason}{times}",
+                before=_before(one.place),
+                function=function,
+                reason=one.reason,
+                times=times(many),
+            )
+        )
     return [line for line in (summary(known), *found, *earlier(known)) if line]
 
 
@@ -120,7 +160,9 @@ def _losses(losses: list[BackwardLoss]) -> list[str]:
         if one.value is not None:
             lines.setdefault(one.place.instruction, []).append(one)
     longest = sorted(lines.values(), key=len, reverse=True)[:_LINES]
-    return [f"  loss {_course(found)}  {where(found[0].place)}" for found in longest]
+    return [
+        translate("  loss {course}  {where}", course=_course(found), where=where(found[0].place)) for found in longest
+    ]
 
 
 def _course(losses: list[BackwardLoss]) -> str:

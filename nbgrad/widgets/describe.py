@@ -25,6 +25,7 @@ from nbgrad.core.graph.saved_graph import AnyGraph, SavedGraph
 from nbgrad.core.graph.slowest import Times
 from nbgrad.core.graph.stats import SMALL, Stats
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.broadcast_sums import ReductionRest, Suspicion, reduction, reduction_rest
 from nbgrad.widgets.description.changed_views import PASSED, changed_views
 from nbgrad.widgets.description.compiled import CompiledParts
@@ -201,8 +202,12 @@ def _outline(graph: AutogradGraph) -> Outline:
     whole = _grouped(graph, described, records, ids, rests | sums, memory)
     if missing := graph.questions.unknown(records) if graph.backwards else []:
         whole = whole.noted(
-            f"Nothing called {' or '.join(missing)} got a gradient of at most {SMALL:,} numbers, "
-            "so the reader cannot be asked for it."
+            translate(
+                "Nothing called {names} got a gradient of at most {SMALL:,} numbers, so the reader "
+                "cannot be asked for it.",
+                names=translate(" or ").join(missing),
+                SMALL=SMALL,
+            )
         )
     if not hidden:
         return whole
@@ -239,8 +244,10 @@ def _file(records: list[Record]) -> str | None:
 def _asked(graph: AutogradGraph, records: list[Record]) -> str:
     """Which gradients the reader is still asked for, and how to answer."""
     left = [name for name, answer in graph.questions.answers(records).items() if not answer]
-    return (
-        f"Asked for: the gradients of {', '.join(left)}. Click a box to answer, or use graph.answer({left[0]!r}, ...)."
+    return translate(
+        "Asked for: the gradients of {names}. Click a box to answer, or use graph.answer({left!r}, ...).",
+        names=", ".join(left),
+        left=left[0],
     )
 
 
@@ -443,7 +450,7 @@ def _roles(records: list[Record]) -> dict[int, str]:
 
 def _title(record: Record, usual: torch.dtype | None, roles: Mapping[int, str]) -> list[str]:
     """The first two lines of a box."""
-    title = record.name or roles.get(record.id) or record.kind
+    title = record.name or roles.get(record.id) or translate(record.kind)
     if record.op is not None:
         title = f"{_variable(record)} = {record.op.name}" if record.name else record.op.name
     cell = "" if record.earlier is None else f" · {clip(record.earlier, _TITLE)}"
@@ -460,18 +467,20 @@ def _value(record: Record, most: int) -> list[str]:
     value = record.value
     if value is None or value.array is None or not 0 < value.array.size <= most:
         return []
-    after = "" if record.since is None or record.since.what is None else f" after {record.since.what}"
-    return broken(f"value {in_box(value)}{after}")
+    after = (
+        "" if record.since is None or record.since.what is None else translate(" after {what}", what=record.since.what)
+    )
+    return broken(translate("value {in_box}{after}", in_box=in_box(value), after=after))
 
 
 def _gradient(record: Record, gradient: Stats, most: int) -> str:
     """The line of the gradient: up to ``most`` numbers, or the norm. A ``.grad`` that differs is added."""
     held = None if record.since is None else record.since.grad or record.since.later
-    whose = " of all results" if record.several else ""
+    whose = translate(" of all results") if record.several else ""
     values = gradient.array
     few = held is None and values is not None and 1 < values.size <= most and values.dtype.kind in "fiubc"
     told = in_box(gradient) if few else amount(gradient)  # two lists would be too long for a line
-    return f"∇ {told}{whose}" + ("" if held is None else f", .grad {amount(held)}")
+    return f"∇ {told}{whose}" + ("" if held is None else translate(", .grad {held}", held=amount(held)))
 
 
 @cache
@@ -508,11 +517,11 @@ def _edges(
             shape = came.shape if came is not None and source.several else source.shape
             back = None if came is None else shape_text(came.shape)
             warning = None if (one := stretched.get((record.id, at))) is None else one.text
-            told = "not kept" if record.id in unkept and source.kind != "constant" else None
+            told = translate("not kept") if record.id in unkept and source.kind != "constant" else None
             if came is not None:
                 told = f"{back}, {amount(came, FEW)}"
             elif views.get(source.id) is record:
-                told = PASSED
+                told = translate(PASSED)
             edge: Edge = {
                 "id": edge_id(len(edges)),
                 "source": ids[source.id],
@@ -523,7 +532,9 @@ def _edges(
                 "gradient": told,
                 "mismatch": None
                 if came is None or came.shape == shape
-                else f"gradient of shape {back} for a value of shape {shape_text(shape)}",
+                else translate(
+                    "gradient of shape {back} for a value of shape {shape}", back=back, shape=shape_text(shape)
+                ),
                 "reduction": None if undone is None else reduction(undone, warning),
             }
             if undone is not None:
@@ -573,15 +584,28 @@ def _summary(
     parts = [counted(ops, "op"), counted(tensors, "tensor"), counted(reductions, "broadcast reduction")]
     if usual is not None:
         alone = all(record.dtype is usual for record in records)
-        parts.append(f"all {dtype_name(usual)}" if alone else f"{dtype_name(usual)} unless a box says otherwise")
+        parts.append(
+            translate("all {usual}", usual=dtype_name(usual))
+            if alone
+            else translate("{usual} unless a box says otherwise", usual=dtype_name(usual))
+        )
     roots = [
         record.name or (record.op.name if record.op is not None else record.kind) for record in records if record.root
     ]
-    parts += [f"{count:,} of the ops from {cell}" for cell, count in _earlier(records).items()]
+    parts += [
+        translate("{count:,} of the ops from {cell}", count=count, cell=cell)
+        for cell, count in _earlier(records).items()
+    ]
     if roots:
-        return f"{', '.join(parts)}; backward {_number(graph)}from {', '.join(roots)}{_of_all(graph)}"
+        return translate(
+            "{names}; backward {number}from {names2}{of_all}",
+            names=", ".join(parts),
+            number=_number(graph),
+            names2=", ".join(roots),
+            of_all=_of_all(graph),
+        )
     forward = records and graph.ending is None and not graph.backwards
-    return ", ".join(parts) + ("; forward only" if forward else "")
+    return ", ".join(parts) + (translate("; forward only") if forward else "")
 
 
 def _losses(graph: AutogradGraph, frames: list[HistoryFrame]) -> Losses:
@@ -604,7 +628,7 @@ def _losses(graph: AutogradGraph, frames: list[HistoryFrame]) -> Losses:
 def _loss_name(place: Place) -> str:
     """The name of the loss in the line of a backward: ``d_loss`` in ``d_loss.backward()``."""
     found = re.search(r"(\w+)\.backward\(", place.text)
-    return found[1] if found is not None else f"line {place.line:,}"
+    return found[1] if found is not None else translate("line {line:,}", line=place.line)
 
 
 def _number(graph: AutogradGraph) -> str:
@@ -619,8 +643,8 @@ def _number(graph: AutogradGraph) -> str:
 def _of_all(graph: AutogradGraph) -> str:
     """How many backwards there were."""
     if _number(graph):
-        return f", the last recorded of {graph.backwards:,}"
-    return f", the last of {graph.backwards:,}" if graph.backwards > 1 else ""
+        return translate(", the last recorded of {backwards:,}", backwards=graph.backwards)
+    return translate(", the last of {backwards:,}", backwards=graph.backwards) if graph.backwards > 1 else ""
 
 
 def _earlier(records: list[Record]) -> dict[str, int]:
@@ -638,20 +662,35 @@ def _notes(graph: AutogradGraph, records: list[Record]) -> list[str]:
     unseen = sum(record.id in Evidence(graph).unseen() for record in records)
     if unseen and graph.recorded < graph.backwards:
         notes.append(
-            f"{counted(unseen, 'op')} of this backward ran between recorded steps, so their values and constant inputs "
-            "are not known: --every 1 records each step."
+            translate(
+                "{ops} of this backward ran between recorded steps, so their values and constant inputs "
+                "are not known: --every 1 records each step.",
+                ops=counted(unseen, "op"),
+            )
         )
     if unread := Evidence(graph).unread():
-        kinds = " and ".join(unread)
-        notes.append(f"The ops on {kinds} are shown without values: nbgrad reads the values of plain tensors only.")
-    if without := Evidence(graph).without_numbers:
-        kept = "; what ops keep is what torch's kernels for these tensors keep" if graph.known_memory(records) else ""
+        kinds = translate(" and ").join(unread)
         notes.append(
-            f"{without[0].upper()}{without[1:]} have no numbers, so values, gradients and losses are not known. "
-            f"Shapes are exact{kept}."
+            translate(
+                "The ops on {kinds} are shown without values: nbgrad reads the values of plain tensors only.",
+                kinds=kinds,
+            )
+        )
+    if without := Evidence(graph).without_numbers:
+        kept = (
+            translate("; what ops keep is what torch's kernels for these tensors keep")
+            if graph.known_memory(records)
+            else ""
+        )
+        notes.append(
+            translate(
+                "{without} have no numbers, so values, gradients and losses are not known. Shapes are exact{kept}.",
+                without=f"{without[0].upper()}{without[1:]}",
+                kept=kept,
+            )
         )
         if times_of(graph):
-            notes.append("Times of such ops are those of torch's checks of shapes: no kernel ran.")
+            notes.append(translate("Times of such ops are those of torch's checks of shapes: no kernel ran."))
     return [*_state(graph, records), *notes]
 
 
@@ -661,44 +700,54 @@ def _left_out(survey: Survey) -> list[str]:
         return []
     shown = sum(record.kind == "op" for record in survey.records)
     return [
-        f"{survey.left_out:,} of {survey.left_out + shown:,} ops are not drawn, and no finding is about them: the "
-        f"picture has the first {shown - shown // 2:,} and the last {shown // 2:,} ops."
+        translate(
+            "{left_out:,} of {left_out2:,} ops are not drawn, and no finding is about them: the picture "
+            "has the first {shown:,} and the last {shown2:,} ops.",
+            left_out=survey.left_out,
+            left_out2=survey.left_out + shown,
+            shown=shown - shown // 2,
+            shown2=shown // 2,
+        )
     ]
 
 
 def _state(graph: AutogradGraph, records: list[Record]) -> list[str]:
     """How far the graph came, where that is not the end of a backward."""
-    frame, kind = graph.frame, "recorded" if graph.recorded < graph.backwards else "complete"
-    shown = f"The gradients are those of backward {0 if frame is None else frame.number:,}, the last {kind} one."
+    frame, kind = graph.frame, translate("recorded" if graph.recorded < graph.backwards else "complete")
+    shown = translate(
+        "The gradients are those of backward {number:,}, the last {kind} one.",
+        number=0 if frame is None else frame.number,
+        kind=kind,
+    )
     if not records:
         shown = _empty(graph)
     elif graph.ending is None:
         return []
     elif graph.backwards == 0 and not any(record.gradient is not None for record in records):
-        shown = "No backward was complete, so no gradient is shown."
+        shown = translate("No backward was complete, so no gradient is shown.")
     return [shown] if graph.ending is None else [f"{ending_text(graph.ending)} {shown}"]
 
 
 def _empty(graph: AutogradGraph) -> str:
     """Why there is nothing to show."""
     if graph.backwards and Evidence(graph).began_at_leaf():
-        return (
-            "The backward began at a leaf, so no other tensor got a gradient. The leaf was made from numbers, as in "
-            "tensor(loss.item(), requires_grad=True), or by requires_grad_(). Call backward() on the result of "
-            "the ops."
+        return translate(
+            "The backward began at a leaf, so no other tensor got a gradient. The leaf was made from "
+            "numbers, as in tensor(loss.item(), requires_grad=True), or by requires_grad_(). Call "
+            "backward() on the result of the ops."
         )
     if graph.backwards:
-        return "A backward ran here, but no op of it is left in this graph."
+        return translate("A backward ran here, but no op of it is left in this graph.")
     if left_out := Evidence(graph).left_out():
         return _not_recorded(left_out)
     if not Evidence(graph).nothing_ran():
-        return (
-            "Ops ran here on tensors that need a gradient, but there is nothing to show: no backward reached them, "
-            "and they ran inside no_grad() or their results no longer exist."
+        return translate(
+            "Ops ran here on tensors that need a gradient, but there is nothing to show: no backward "
+            "reached them, and they ran inside no_grad() or their results no longer exist."
         )
-    return (
-        "Nothing was recorded: no op ran here on a tensor that needs a gradient. "
-        "Make one with requires_grad=True: nbgrad.tensor(..., requires_grad=True), or torch's own. "
+    return translate(
+        "Nothing was recorded: no op ran here on a tensor that needs a gradient. Make one with "
+        "requires_grad=True: nbgrad.tensor(..., requires_grad=True), or torch's own. "
         "nbgrad.draw(root) draws what an engine of your own has computed."
     )
 
@@ -706,11 +755,16 @@ def _empty(graph: AutogradGraph) -> str:
 def _not_recorded(ops: dict[str, bool]) -> str:
     """The torch ops that ran instead."""
     shown = list(ops)[:_NAMED]
-    more = " and others" if len(ops) > _NAMED else ""
-    ran = f"Nothing was recorded: {', '.join(shown)}{more} of torch ran here"
+    more = translate(" and others") if len(ops) > _NAMED else ""
+    ran = translate("Nothing was recorded: {names}{more} of torch ran here", names=", ".join(shown), more=more)
     if not any(ops.values()):
-        return f"{ran}, but with gradients off, as inside torch.no_grad(). Run them outside of it to see them."
-    return f"{ran}, but on no tensor that needs a gradient. Make one with requires_grad=True, or call a module here."
+        return translate(
+            "{ran}, but with gradients off, as inside torch.no_grad(). Run them outside of it to see them.", ran=ran
+        )
+    return translate(
+        "{ran}, but on no tensor that needs a gradient. Make one with requires_grad=True, or call a module here.",
+        ran=ran,
+    )
 
 
 _NAMED = 3

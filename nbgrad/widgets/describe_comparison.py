@@ -11,6 +11,7 @@ from nbgrad.core.graph.comparison import Comparison, Pair
 from nbgrad.core.graph.discrepancy import Discrepancy
 from nbgrad.core.graph.discrepancy_text import headline
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.format import counted, number
@@ -33,12 +34,12 @@ from nbgrad.widgets.description.schema import (
 from nbgrad.widgets.description.tensor_summary import broken
 from nbgrad.widgets.description.told import told
 
-_FIRST, _FIRST_BACKWARD = "≠ first difference", "≠ first difference of the backward"
+_FIRST, _FIRST_BACKWARD = message("≠ first difference"), message("≠ first difference of the backward")
 """The marks of the boxes at which both runs part."""
 
 _DIFFERENT = {
-    "value": "relative difference of values (log)",
-    "gradient": "relative difference of gradients (log)",
+    "value": message("relative difference of values (log)"),
+    "gradient": message("relative difference of gradients (log)"),
 }
 
 
@@ -57,7 +58,11 @@ def outline_comparison(comparison: Comparison) -> Outline:
         for node in side.nodes:
             node["levels"] = levels.get(node["id"], {})
     described: Description = {
-        **plain_description(2, f"{comparison.names[0]} against {comparison.names[1]}", comparison.summary),
+        **plain_description(
+            2,
+            translate("{names} against {names2}", names=comparison.names[0], names2=comparison.names[1]),
+            comparison.summary,
+        ),
         "notes": [
             f"{name}: {note}"
             for name, one in zip(comparison.names, (left, right), strict=True)
@@ -87,7 +92,7 @@ def outline_comparison(comparison: Comparison) -> Outline:
 def _first(comparison: Comparison) -> list[tuple[Discrepancy, str]]:
     """The first differences of the forward and of the backward, each with what its mark says."""
     found = ((comparison.first, _FIRST), (comparison.first_gradient, _FIRST_BACKWARD))
-    return [(one, mark) for one, mark in found if one is not None]
+    return [(one, translate(mark)) for one, mark in found if one is not None]
 
 
 def _first_problems(sides: list["_Side"], comparison: Comparison) -> list[Problem]:
@@ -174,7 +179,7 @@ class _Side(NamedTuple):
             badges: list[Badge] = [
                 *one["badges"],
                 *([Badge(kind="warning", text=mark[2:])] if mark else []),
-                *([Badge(kind="warning", text=f"{said}: it has no counterpart")] if alone else []),
+                *([Badge(kind="warning", text=translate("{said}: it has no counterpart", said=said))] if alone else []),
             ]
             label = [*one["label"], *([mark] if mark else []), *(broken(said) if said else [])]
             return {
@@ -210,7 +215,7 @@ class _Side(NamedTuple):
 
 
 def _only(name: str) -> str:
-    return f"≠ only in {name}"
+    return translate("≠ only in {name}", name=name)
 
 
 def _words(side: int, comparison: Comparison, ids: dict[int, str]) -> dict[str, str]:
@@ -234,14 +239,14 @@ def _overlays(comparison: Comparison, sides: list[_Side]) -> tuple[list[Overlay]
             if (apart := getattr(pair, what)) is not None:
                 for side, record in zip(sides, (pair.left, pair.right), strict=True):
                     parts[places[side.ids[record.id]]] = apart.relative
-        found.append(scaled(f"{OWN}-{what}", _DIFFERENT[what], parts, _percent, levels))
+        found.append(scaled(f"{OWN}-{what}", translate(_DIFFERENT[what]), parts, _percent, levels))
     norms = {
         places[side.ids[record.id]]: record.gradient.norm
         for side, records in zip(sides, comparison.records, strict=True)
         for record in records
         if record.gradient is not None
     }
-    found.append(scaled("gradient", "gradient norm (log)", norms, number, levels))
+    found.append(scaled("gradient", translate("gradient norm (log)"), norms, number, levels))
     named = {at: id for id, at in places.items()}
     return [one for one in found if one is not None], {named[at]: own for at, own in levels.items()}
 
@@ -272,17 +277,19 @@ def _told(sides: list[_Side], comparison: Comparison) -> dict[str, Detail]:
     for pair in comparison.pairs:
         for at, record in enumerate((pair.left, pair.right)):
             other = comparison.names[1 - at]
-            rows[sides[at].ids[record.id]] = Detail(term=f"against {other}", text=_sentence(pair))
+            rows[sides[at].ids[record.id]] = Detail(
+                term=translate("against {other}", other=other), text=_sentence(pair)
+            )
     return rows
 
 
 def _sentence(pair: Pair) -> str:
-    parts = [pair.words or "nothing differs, up to rounding"]
+    parts = [pair.words or translate("nothing differs, up to rounding")]
     for what, one in (("value", pair.value), ("gradient", pair.gradient)):
         if one is not None and not one.agrees:
-            parts.append(f"{what}: {one}")
+            parts.append(f"{translate(what)}: {one}")
         elif one is not None and one.basis != "all numbers":
-            parts.append(f"{what}: {one.basis} compared")
+            parts.append(translate("{what}: {basis} compared", what=translate(what), basis=translate(one.basis)))
     return "; ".join(parts)
 
 

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.memory import byte_text
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, RowCall, Value
 from nbgrad.core.symbolic.passes.rewrite import Note
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.describe import op_text
 from nbgrad.widgets.description.format import counted, shape_text
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
@@ -84,7 +86,7 @@ def drawn(listing: Listing) -> list[Drawn]:
     return boxes
 
 
-_LEGEND = "A dashed edge is a value whose gradient the program does not compute."
+_LEGEND = message("A dashed edge is a value whose gradient the program does not compute.")
 
 
 def describe_program(*parts: tuple[str, Listing]) -> Description:
@@ -106,8 +108,8 @@ def describe_program(*parts: tuple[str, Listing]) -> Description:
     counts = [counted(len(listing.steps), "step") for _, listing in parts]
     summary = ", ".join(f"{label}: {count}" for (label, _), count in zip(parts, counts, strict=True))
     return {
-        **plain_description(1, f"program {first.name}", summary if others else _summary(first)),
-        "notes": [_LEGEND] if any(edge["gradient"] is None for edge in drawing.edges) else [],
+        **plain_description(1, translate("program {name}", name=first.name), summary if others else _summary(first)),
+        "notes": [translate(_LEGEND)] if any(edge["gradient"] is None for edge in drawing.edges) else [],
         "nodes": drawing.nodes,
         "edges": drawing.edges,
         "scopes": drawing.scopes.made,
@@ -141,8 +143,8 @@ def _new_notes(parts: Sequence[tuple[str, Listing]]) -> list[Note]:
 
 def _summary(listing: Listing) -> str:
     parts = {name: sum(step.phase == phase for step in listing.steps) for phase, name in _PARTS.items()}
-    told = ", ".join(f"{many} in the {name}" for name, many in parts.items() if many)
-    return f"{counted(len(listing.steps), 'step')}: {told}" if told else "no steps"
+    told = ", ".join(translate("{many} in the {name}", many=many, name=name) for name, many in parts.items() if many)
+    return f"{counted(len(listing.steps), 'step')}: {told}" if told else translate("no steps")
 
 
 class _Drawing:
@@ -326,10 +328,12 @@ def _first_in(boxes: dict[str, str], names: Iterable[str], others: dict[str, str
 
 def _rewrite(note: Note, before: str, after: str) -> Step:
     told = {
-        "before": note.before,
-        "after": note.after or "nothing",
-        "line": note.place,
-        "saves": f"{counted(note.nodes, 'step')}, {byte_text(note.nbytes)} of results",
+        translate("before"): note.before,
+        translate("after"): note.after or translate("nothing"),
+        translate("line"): note.place,
+        translate("saves"): translate(
+            "{steps}, {byte_text} of results", steps=counted(note.nodes, "step"), byte_text=byte_text(note.nbytes)
+        ),
     }
     return Step(
         node=before,
@@ -379,17 +383,20 @@ def _type(value: Value) -> str:
 
 
 def _told(value: Value) -> list[Detail]:
-    return [Detail(term="name", text=value.name), Detail(term="memory", text=byte_text(value.nbytes))]
+    return [
+        Detail(term=translate("name"), text=value.name),
+        Detail(term=translate("memory"), text=byte_text(value.nbytes)),
+    ]
 
 
 def _details(box: Drawn) -> list[Detail]:
     step = box.steps[0]
-    told = [("computes", "\n".join(map(str, box.steps)))]
+    told = [(translate("computes"), "\n".join(map(str, box.steps)))]
     if step.place is not None:
-        told.append(("line", str(step.place)))
-    told.append(("memory", byte_text(sum(value.nbytes for value in box.results()))))
+        told.append((translate("line"), place_text(step.place)))
+    told.append((translate("memory"), byte_text(sum(value.nbytes for value in box.results()))))
     if written := [value.name for one in box.steps for value in one.writes]:
-        told.append(("changes", ", ".join(written)))
+        told.append((translate("changes"), ", ".join(written)))
     if any(one.random for one in box.steps):
-        told.append(("random", "draws random numbers"))
+        told.append((translate("random"), translate("draws random numbers")))
     return [Detail(term=term, text=text) for term, text in told]

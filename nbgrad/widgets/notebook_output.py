@@ -11,6 +11,7 @@ from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.translation import translate
 from nbgrad.widgets import saved_script
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Opens, Picture
@@ -84,7 +85,12 @@ def _with_png(still: dict[str, str]) -> dict[str, str | bytes]:
     try:
         return {**still, "image/png": png(still["image/svg+xml"])}
     except Exception as error:
-        _tell_once(f"{reason(error)}. The SVG shows the same; a notebook that is not trusted shows only the text.")
+        _tell_once(
+            translate(
+                "{reason}. The SVG shows the same; a notebook that is not trusted shows only the text.",
+                reason=reason(error),
+            )
+        )
     return {**still}
 
 
@@ -201,7 +207,7 @@ def _live(
             widget._held = False
             live = widget._repr_mimebundle_()
     except Exception as error:
-        _tell_once(f"{reason(error)}. The picture stays as it is.")
+        _tell_once(translate("{reason}. The picture stays as it is.", reason=reason(error)))
         return None
     if live is not None:
         display(live[0], metadata=live[1], raw=True)

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.stages import stage
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.drawn import boxed, detailed
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description, Form, Opens, Picture
@@ -198,14 +199,14 @@ class _Tangle(EngineError):
 
 def _failed(shape: Description, error: EngineError, description: Description, folded: Collection[str]) -> str:
     """A note of a try that failed, and of the modules that are folded for the next one."""
-    why = "would be a tangle" if isinstance(error, _Tangle) else "failed"
-    why = "took too long" if isinstance(error, LayoutTimeout) else why
+    why = translate("would be a tangle") if isinstance(error, _Tangle) else "failed"
+    why = translate("took too long") if isinstance(error, LayoutTimeout) else why
     names = [
         scope["label"] for scope in description["scopes"] if scope["id"] in folded and scope["parent"] not in folded
     ]
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    instead = f"; folded for it: {', '.join(names[:_NAMED])}{more}" if names else ""
-    return f"A layout of {len(shape['nodes']):,} nodes {why}{instead}."
+    more = translate(" and {count:,} more", count=len(names) - _NAMED) if len(names) > _NAMED else ""
+    instead = translate("; folded for it: {names}{more}", names=", ".join(names[:_NAMED]), more=more) if names else ""
+    return translate("A layout of {count:,} nodes {why}{instead}.", count=len(shape["nodes"]), why=why, instead=instead)
 
 
 @stage("place")

@@ -14,6 +14,7 @@ from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.rerun import Rerun, RerunError, rerun_of
 from nbgrad.core.graph.saved_graph import AnyGraph, SavedGraph
 from nbgrad.core.graph.stats import SMALL, Stats, summarise
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import counted, number, shape_text
 from nbgrad.widgets.description.ids import node_id
 from nbgrad.widgets.description.schema import Numbers
@@ -34,8 +35,8 @@ What = Literal["value", "gradient"]
 
 
 _LET_GO: dict[What, str] = {
-    "value": "Only statistics were kept: the graph does not hold on to large results.",
-    "gradient": "Only statistics were kept: gradients of results are freed when the graph closes.",
+    "value": message("Only statistics were kept: the graph does not hold on to large results."),
+    "gradient": message("Only statistics were kept: gradients of results are freed when the graph closes."),
 }
 
 
@@ -59,7 +60,9 @@ class Holdings:
 
     def __init__(self, graph: AutogradGraph) -> None:
         self._graph = graph if graph.closed else None
-        self._rerun: Rerun | RerunError = RerunError("the graph still records: wait for the end of its block or cell")
+        self._rerun: Rerun | RerunError = RerunError(
+            translate("the graph still records: wait for the end of its block or cell")
+        )
         self._asks = ref(graph) if graph.closed and graph.questions.left(graph.records) else None
         large = {
             node_id(at): record for at, record in enumerate(graph.drawn) if torch.Size(record.shape).numel() > SMALL
@@ -106,12 +109,12 @@ class Holdings:
             return self._now(record, what)
         known = self._known.get(node)
         if known is None:
-            raise LookupError("The graph has no tensor here.")
+            raise LookupError(translate("The graph has no tensor here."))
         if known.tensor is None:
-            raise LookupError(_LET_GO[what])
+            raise LookupError(translate(_LET_GO[what]))
         tensor = known.tensor()
         if tensor is None:
-            raise LookupError("The tensor does not exist any more.")
+            raise LookupError(translate("The tensor does not exist any more."))
         data, was = (tensor.data, known.value) if what == "value" else (_grad(tensor), known.gradient)
         if data is None or was is None or not _same(data, was):
             raise LookupError(f"The {what} has changed since this picture was made: only its statistics were kept.")
@@ -127,7 +130,7 @@ class Holdings:
             )
         tensor = None if record.leaf is None else record.leaf()
         if tensor is None:
-            raise LookupError(_LET_GO[what])
+            raise LookupError(translate(_LET_GO[what]))
         data: torch.Tensor = tensor.data
         return data
 
@@ -140,7 +143,7 @@ class SavedHoldings(Holdings):
 
     def numbers(self, node: str, what: What) -> Numbers:
         """A sentence that says why there are none."""
-        said = "Only statistics were kept: a graph in a file has no numbers of larger tensors."
+        said = translate("Only statistics were kept: a graph in a file has no numbers of larger tensors.")
         return Numbers(node=node, of=what, said=said, look=None, rows=[])
 
 
@@ -171,11 +174,11 @@ def shown(node: str, what: What, data: torch.Tensor) -> Numbers:
     found = {**look(summarise(data, exact=True)), "columns": found["columns"], "levels": found["levels"]}
     high, wide = table.rows / cells.shape[0], table.columns / cells.shape[1]
     block = (
-        f"each cell is the mean of {number(high)} x {number(wide)} numbers"
+        translate("each cell is the mean of {high} x {wide} numbers", high=number(high), wide=number(wide))
         if high * wide > 1
-        else "one cell for each number"
+        else translate("one cell for each number")
     )
-    magnitudes = ", their magnitudes" if data.dtype.is_complex else ""
+    magnitudes = translate(", their magnitudes") if data.dtype.is_complex else ""
     said = f"{shape_text(data.shape)} {dtype_name(data.dtype)}{magnitudes}: {block}"
     return Numbers(node=node, of=what, said=said, look=found, rows=_first(data.detach()))
 
@@ -233,6 +236,6 @@ def _first(data: torch.Tensor) -> list[str]:
     numbers = (part.abs() if part.dtype.is_complex else part).cpu().reshape(-1, part.shape[-1])
     lines = [" ".join(f"{one:>10.4g}" for one in row) for row in numbers.tolist()]
     more = last - _COLUMNS
-    lines = [f"{line}  … {more:,} more" if more > 0 else line for line in lines]
+    lines = [translate("{line}  … {more:,} more", line=line, more=more) if more > 0 else line for line in lines]
     left = rows - _ROWS
-    return [*lines, f"… {counted(left, 'row')} more"] if left > 0 else lines
+    return [*lines, translate("… {rows} more", rows=counted(left, "row"))] if left > 0 else lines

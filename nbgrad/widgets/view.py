@@ -7,6 +7,7 @@ import numpy as np
 from IPython.core.getipython import get_ipython
 
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.translation import translate
 from nbgrad.widgets.describe import outline
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Numbers, Picture
@@ -301,10 +302,16 @@ class GraphView(anywidget.AnyWidget):
             for node in [one for one in graph.detail([id])["nodes"] if one["id"] == id]:
                 if (look := node[what]) is not None and look["columns"]:
                     return Numbers(
-                        node=id, of=what, said=f"{node['label'][1]}: one cell for each number", look=look, rows=[]
+                        node=id,
+                        of=what,
+                        said=translate("{node}: one cell for each number", node=node["label"][1]),
+                        look=look,
+                        rows=[],
                     )
         if self._holdings is None:
-            return Numbers(node=id, of=what, said="The tensors of this picture no longer exist.", look=None, rows=[])
+            return Numbers(
+                node=id, of=what, said=translate("The tensors of this picture no longer exist."), look=None, rows=[]
+            )
         return self._holdings.numbers(id, what)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:

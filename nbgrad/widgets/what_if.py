@@ -9,6 +9,7 @@ import torch
 from nbgrad.core.graph.rerun import Call, Rerun, RerunError, RerunOutcome, norms_of
 from nbgrad.core.graph.stats import Stats, summarise, summarise_all
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import number, shape_text
 from nbgrad.widgets.description.ids import edge_id, node_id
 from nbgrad.widgets.description.outline import LOOK
@@ -50,7 +51,7 @@ class WhatIf:
         try:
             self._fill(told, changes, description, nudge=bool(request["nudge"]))
         except RerunError as error:
-            told["said"] = f"What if: {error}."
+            told["said"] = translate("What if: {error}.", error=error)
         return told
 
     def _fill(self, told: Supposed, changes: Changes, description: Description, *, nudge: bool) -> None:
@@ -75,7 +76,12 @@ class WhatIf:
             told["edges"] = self._edges(outcome, id, hidden)
             told["value"], told["gradient"] = self._looks(outcome, id, node in hidden)
             if outcome.root is not None and self._loss is not None:
-                told["result"] = f"{root_name(description)} {number(outcome.root)}, was {number(self._loss)}"
+                told["result"] = translate(
+                    "{root_name} {root}, was {loss}",
+                    root_name=root_name(description),
+                    root=number(outcome.root),
+                    loss=number(self._loss),
+                )
         if nudge and id in rerun.sources:
             told["nudge"] = self._nudge(id, told["place"], numbers, description, node)
 
@@ -84,7 +90,9 @@ class WhatIf:
         assert isinstance(self._rerun, Rerun)
         data = self._rerun.numbers(id)
         if data.dtype.is_complex or not data.numel():
-            raise RerunError("complex numbers cannot be changed here" if data.numel() else "it has no number")
+            raise RerunError(
+                translate("complex numbers cannot be changed here" if data.numel() else "it has no number")
+            )
         told["place"] = max(0, min(told["place"], data.numel() - 1))
         mine = self._changed(id, changes.get(told["node"], {}))
         told["shape"], told["whole"] = list(data.shape), not data.is_floating_point()
@@ -118,7 +126,7 @@ class WhatIf:
             node: gradient for id, gradient in outcome.gradients.items() if (node := self._names[id]) not in hidden
         }
         written = summarise_all(dict(enumerate(values.values())))
-        lines = {node: f"value {in_box(written[at])}" for at, node in enumerate(values)}
+        lines = {node: translate("value {in_box}", in_box=in_box(written[at])) for at, node in enumerate(values)}
         rules = dict(_rules(gradients, most))
         return {node: [lines.get(node, ""), rules.get(node, "")] for node in dict.fromkeys((*lines, *rules))}
 
@@ -154,10 +162,17 @@ class WhatIf:
         found = self._rerun.nudge(id, place, numbers)
         size = max(abs(found.difference), abs(found.gradient))
         apart = abs(found.difference - found.gradient)
-        far = "" if not isfinite(apart) or not size else f" They differ by {100 * apart / size:.2g}%."
-        return (
-            f"Central difference with h = {number(found.step)}: {number(found.difference)}. "
-            f"The gradient: {number(found.gradient)}.{far}"
+        far = (
+            ""
+            if not isfinite(apart) or not size
+            else translate(" They differ by {apart:.2g}%.", apart=100 * apart / size)
+        )
+        return translate(
+            "Central difference with h = {step}: {difference}. The gradient: {gradient}.{far}",
+            step=number(found.step),
+            difference=number(found.difference),
+            gradient=number(found.gradient),
+            far=far,
         )
 
 
@@ -222,4 +237,4 @@ def _rules(gradients: "Mapping[str, torch.Tensor | list[torch.Tensor]]", most: i
     lengths = norms_of(dict(enumerate(several.values())))
     for at, node in enumerate(several):
         if at in lengths:
-            yield node, f"∇ norm {number(lengths[at])} of all results"
+            yield node, translate("∇ norm {lengths} of all results", lengths=number(lengths[at]))

@@ -15,6 +15,7 @@ import torch
 from nbgrad.core.engine.node import next_seq, raw_of
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.tensor_data import memory_of
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.stats import SMALL, Stats, data_of, norms, read, summarise
 
 Change = tuple[str, Place, int, int]
@@ -224,7 +225,7 @@ def since(
         change = changes.since_backward(raw_of(tensor), several)
         grad = _other(held.get(id), sizes.get(id, 0.0), gradient)
         if change is not None or grad is not None:
-            what, place = (None, None) if change is None else (change[0], str(change[1]))
+            what, place = (None, None) if change is None else (change[0], place_text(change[1]))
             found[id] = Since(what, place, *((None, grad) if later else (grad, None)))
     return found
 

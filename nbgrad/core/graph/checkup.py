@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from nbgrad.core.graph.finding import Finding
+from nbgrad.core.translation import message, translate, translate_count
 
 CheckName = Literal[
     "errors",
@@ -29,6 +30,9 @@ CheckName = Literal[
 """The names of nbgrad's own checks."""
 
 CHECK_NAMES: tuple[CheckName, ...] = get_args(CheckName)
+
+NOT_JUDGED = message("not judged")
+_FOUND, _SILENCED = message("found"), message("silenced")
 
 _SIGNS = {"sound": "✓", "found": "!", "not judged": "-"}
 """The sign of each state, where a checkup is text."""
@@ -60,14 +64,14 @@ class Check:
         return "found" if self.findings else "sound" if self.looked else "not judged"
 
     def __str__(self) -> str:
-        parts = [_many(self.findings, "found"), self.looked, "" if self.looked else "not judged", self.missing]
-        return f"{self.name}: {'; '.join(filter(None, [*parts, _many(self.silenced, 'silenced')]))}"
+        parts = [_many(self.findings, _FOUND), self.looked, "" if self.looked else translate(NOT_JUDGED), self.missing]
+        return f"{translate(self.name)}: {'; '.join(filter(None, [*parts, _many(self.silenced, _SILENCED)]))}"
 
 
 def _many(findings: tuple[Finding, ...], what: str) -> str:
     """How many there are, and of which kinds: 2 found (frozen, sign)."""
     kinds = ", ".join(dict.fromkeys(one.kind for one in findings))
-    return f"{len(findings)} {what} ({kinds})" if findings else ""
+    return f"{len(findings)} {translate(what)} ({kinds})" if findings else ""
 
 
 class Checkup:
@@ -96,19 +100,22 @@ class Checkup:
     def summary(self) -> str:
         """How many checks found something, are sound or could not be judged, in one line."""
         states = [one.state for one in self.checks]
-        found = f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
-        return (
-            f"{found}; of {len(states)} checks {states.count('sound')} are sound, and "
-            f"{states.count('not judged')} could not be judged"
+        found = translate_count(len(self.findings), "{count} finding", "{count} findings")
+        return translate(
+            "{found}; of {count} checks {sound} are sound, and {open} could not be judged",
+            found=found,
+            count=len(states),
+            sound=states.count("sound"),
+            open=states.count("not judged"),
         )
 
     @property
     def lines(self) -> list[str]:
         """The sound checks with what they looked at, then the names of those not judged, then the silenced findings."""
-        unjudged = ", ".join(one.name for one in self.checks if one.state == "not judged")
-        silenced = _many(tuple(self.silenced), "silenced")
-        sound = [f"{one.name}: {one.looked}" for one in self.checks if one.state == "sound"]
-        rest = [f"not judged: {unjudged}; graph.checkup() says why"] if unjudged else []
+        unjudged = ", ".join(translate(one.name) for one in self.checks if one.state == "not judged")
+        silenced = _many(tuple(self.silenced), _SILENCED)
+        sound = [f"{translate(one.name)}: {one.looked}" for one in self.checks if one.state == "sound"]
+        rest = [translate("not judged: {unjudged}; graph.checkup() says why", unjudged=unjudged)] if unjudged else []
         return [*sound, *rest, *([silenced] if silenced else [])]
 
     def __len__(self) -> int:
@@ -125,4 +132,4 @@ class Checkup:
 
     def __repr__(self) -> str:
         rows = [f"{_SIGNS[one.state]} {one}" for one in self.checks]
-        return "\n".join([self.summary, *rows, *(f"Note: {note}" for note in self.notes)])
+        return "\n".join([self.summary, *rows, *(translate("Note: {note}", note=note) for note in self.notes)])

@@ -13,6 +13,7 @@ from nbgrad.core.graph.distance import Distance
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.renderer import registered_renderer
 from nbgrad.core.suggestions import kind_of
+from nbgrad.core.translation import translate
 
 _GROWTH = 1.5
 """A result is named among those where the difference grows, if it is so much farther apart than the inputs."""
@@ -64,7 +65,7 @@ class Pair(NamedTuple):
         parts += [f"{name} {told(a)} | {told(b)}" for name, (a, b) in self.settings.items()]
         for what, one in (("value", self.value), ("gradient", self.gradient)):
             if one is not None and not one.agrees:
-                parts.append(f"{what} by {one.words}")
+                parts.append(translate("{what} by {words}", what=translate(what), words=one.words))
         return ", ".join(parts)
 
 
@@ -203,7 +204,7 @@ def _names(left: Recorded, right: Recorded, names: Any) -> tuple[str, str]:
     if len(found) != 2 or not all(isinstance(name, str) and name.strip() for name in found):
         raise ValueError(f"names={names!r}: compare() takes two names, such as ('before', 'after')")
     if found[0] == found[1]:
-        return f"{found[0]}, left", f"{found[1]}, right"
+        return translate("{found}, left", found=found[0]), translate("{found}, right", found=found[1])
     return found[0], found[1]
 
 
@@ -212,11 +213,17 @@ def _pair(walk: DiscrepancySearch, left: int, right: int) -> Pair:
     one, other = walk.left.records[left], walk.right.records[right]
     said = []
     if walk.left.name(left) != walk.right.name(right) and not walk.agree(left, right):
-        said.append(f"{one.kind_or_op} against {other.kind_or_op}")
+        said.append(
+            translate("{kind_or_op} against {kind_or_op2}", kind_or_op=one.kind_or_op, kind_or_op2=other.kind_or_op)
+        )
     if one.shape != other.shape:
-        said.append(f"shape {one.shape} against {other.shape}")
+        said.append(translate("shape {shape} against {shape2}", shape=one.shape, shape2=other.shape))
     if (one.gradient is None) != (other.gradient is None) and "constant" not in (one.kind, other.kind):
-        said.append(f"a gradient on the {'right' if one.gradient is None else 'left'} side alone")
+        said.append(
+            translate(
+                "a gradient on the {side} side alone", side=translate("right" if one.gradient is None else "left")
+            )
+        )
     values = walk.value(left, right), walk.gradient(left, right)
     return Pair(one, other, walk.settings(left, right), *values, ", ".join(said))
 
@@ -228,15 +235,20 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     left, right = comparison.names
     yield f"{left} | {right}: {_summary(comparison)}"
     if comparison.first is not None:
-        yield f"first difference: {headline(comparison.first, comparison.names)}"
+        yield translate("first difference: {headline}", headline=headline(comparison.first, comparison.names))
         yield from details(comparison.first, comparison.names)
         if comparison.growth:
-            yield f"  grows: {'; '.join(map(_grown, comparison.growth))}"
+            yield translate("  grows: {names}", names="; ".join(map(_grown, comparison.growth)))
         more = comparison.discrepancies[1 : 1 + NAMED]
         if more:
-            yield f"  other differences: {'; '.join(headline(one, comparison.names) for one in more)}"
+            yield translate(
+                "  other differences: {names}", names="; ".join(headline(one, comparison.names) for one in more)
+            )
     if comparison.first_gradient is not None:
-        yield f"first difference of the backward: {headline(comparison.first_gradient, comparison.names)}"
+        yield translate(
+            "first difference of the backward: {headline}",
+            headline=headline(comparison.first_gradient, comparison.names),
+        )
         yield from details(comparison.first_gradient, comparison.names)
     yield from _rest(comparison)
 
@@ -246,34 +258,47 @@ def _summary(comparison: Comparison) -> str:
     ops = [pair for pair in comparison.pairs if pair.left.kind == "op"]
     alike = sum(not pair.differs for pair in ops)
     if comparison.equal:
-        text = f"all {len(ops)} ops agree" if len(ops) != 1 else "the op agrees"
+        text = translate("all {count} ops agree", count=len(ops)) if len(ops) != 1 else translate("the op agrees")
     else:
         results = sum(pair.value is None or pair.value.agrees for pair in ops)
-        text = f"{results} of {len(ops)} results agree, {alike} with their gradients"
+        text = translate(
+            "{results} of {count} results agree, {alike} with their gradients",
+            results=results,
+            count=len(ops),
+            alike=alike,
+        )
     inner = [sum(one.kind == "op" for one in some) for some in comparison.alone]
     if any(inner):
-        text += f", {inner[0]} and {inner[1]} have no counterpart"
+        text += translate(", {inner} and {inner2} have no counterpart", inner=inner[0], inner2=inner[1])
     return text
 
 
 def _rest(comparison: Comparison) -> Iterator[str]:
     """The lines about types, settings, and what could not be compared."""
     if not comparison.equal and comparison.first is None and comparison.first_gradient is None:
-        yield "no op parts them: each passes on what it gets, and rounding grows on the way"
+        yield translate("no op parts them: each passes on what it gets, and rounding grows on the way")
     if comparison.types:
         one, other = comparison.types[0]
         more = len(comparison.types) - 1
         kinds = f"{dtype_name(one.dtype)} | {dtype_name(other.dtype)}"
-        yield f"types part at {called(one)}{at_line(one)}: {kinds}{f', and at {more} more' if more else ''}"
+        yield translate(
+            "types part at {one}{at_line}: {kinds}{more}",
+            one=called(one),
+            at_line=at_line(one),
+            kinds=kinds,
+            more=translate(", and at {more} more", more=more) if more else "",
+        )
     others = [pair for pair in comparison.pairs if pair.settings and not pair.differs]
     if others:
-        yield f"other settings, the same numbers: {'; '.join(_set(pair) for pair in others[:NAMED])}"
+        yield translate(
+            "other settings, the same numbers: {names}", names="; ".join(_set(pair) for pair in others[:NAMED])
+        )
     norms = sum(_by_norms(pair) for pair in comparison.pairs)
     if norms:
-        yield f"compared by norms and extremes alone: {norms} large tensors"
+        yield translate("compared by norms and extremes alone: {norms} large tensors", norms=norms)
     unknown = sum(pair.value is None and pair.left.kind == "op" and not pair.other for pair in comparison.pairs)
     if unknown:
-        yield f"without known values, judged by inputs and settings: {unknown} of the ops"
+        yield translate("without known values, judged by inputs and settings: {unknown} of the ops", unknown=unknown)
 
 
 def _by_norms(pair: Pair) -> bool:

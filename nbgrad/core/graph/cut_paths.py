@@ -21,8 +21,10 @@ from nbgrad.core.engine.tensor_data import differentiable, dtype_name, memory_of
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_id, known_origin, origin_of
 from nbgrad.core.graph.facts import Ran
 from nbgrad.core.graph.names import qualified
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.training import Uncleared
 from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.core.translation import message, translate
 
 _DERIVATIONS = 64
 """The picture of a step knows the derivatives of this many backwards."""
@@ -208,16 +210,20 @@ class Uses:
         """The step ``what`` came after so many backwards, and none of ``params`` has a gradient."""
         reached = set(self.reached)
         if any(known_id(one) in reached for one in params):
-            why = "their gradients were cleared after the last backward: "
-            remedy = "call zero_grad(), backward() and step() in this order"
+            why = translate("their gradients were cleared after the last backward: ")
+            remedy = translate("call zero_grad(), backward() and step() in this order")
         else:
-            why = f"{OTHERS}. "
-            remedy = (
-                "Give the optimizer the parameters of the trained model, after all code that copies, replaces or "
-                "freezes them"
+            why = f"{translate(OTHERS)}. "
+            remedy = translate(
+                "Give the optimizer the parameters of the trained model, after all code that copies, "
+                "replaces or freezes them"
             )
-        text = (
-            f"{what} at {user_place()} changed nothing: none of its {len(params)} parameters has a gradient, and {why}"
+        text = translate(
+            "{what} at {place} changed nothing: none of its {count} parameters has a gradient, and {why}",
+            what=what,
+            place=place_text(user_place()),
+            count=len(params),
+            why=why,
         )
         self.idle = backwards, (text, remedy)
 
@@ -290,7 +296,7 @@ def _called(frozen: Any, scope: Scope | None) -> str:
     held = scope.attribute(frozen) if scope is not None else None
     if held is not None and scope is not None:
         return qualified(held, scope.path())
-    return str(frozen.name or "a parameter")
+    return str(frozen.name or translate("a parameter"))
 
 
 def _where() -> tuple[Place, bool]:
@@ -301,7 +307,7 @@ def _where() -> tuple[Place, bool]:
     return user_place(), not called_by_user()
 
 
-OTHERS = "the last backward reached other parameters"
+OTHERS = message("the last backward reached other parameters")
 """The words of the message about an idle step if the optimizer holds none of those that the backward reached."""
 
 _DEPTH = 100
@@ -340,5 +346,9 @@ def _cut(op: OpInfo, results: Sequence[Any], *, enabled: bool) -> Cut:
     first, lack = results[0] if results else None, None
     if op.differentiable and isinstance(first, torch.Tensor):
         flat = not differentiable(first.dtype)
-        lack = f"the {dtype_name(first.dtype)} that it gives" if flat else "the argument that it was passed as"
+        lack = (
+            translate("the {dtype} that it gives", dtype=dtype_name(first.dtype))
+            if flat
+            else translate("the argument that it was passed as")
+        )
     return Cut("no gradient", op.name, *_where(), lack)

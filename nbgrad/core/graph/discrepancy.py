@@ -11,6 +11,7 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.counterparts import Counterparts, Side
 from nbgrad.core.graph.distance import Distance, distance, gradient_of, noise_of
 from nbgrad.core.graph.record import Described, Input, Record
+from nbgrad.core.translation import message, translate
 
 _ADDS = frozenset({"add", "sub", "sum", "mean", "linear", "matmul"})
 """Ops that add numbers, which may cancel: what is left then is rounding."""
@@ -19,7 +20,7 @@ _STEP, _DRIFT = 16, 100
 """An op may make the distance of its inputs larger by the first factor, as long as they are not farther apart than the
 second factor times what rounding explains: in a deep network rounding grows."""
 
-RESULT = "its result"
+RESULT = message("its result")
 """In the place of the name of an input: the gradient of the result itself differs."""
 
 _REGION = 256
@@ -309,7 +310,7 @@ class DiscrepancySearch:
         if unseen:
             parts = [[side.records[at[place]] for at in unseen] for place, side in enumerate((self.left, self.right))]
             both = (*parts[0], one), (*parts[1], other)
-            note = "the results between are not known"
+            note = translate("the results between are not known")
             return Discrepancy("op", both[0][0], both[1][0], {}, apart, parts=both, user=one, note=note)
         note = "" if settings or apart is None else _drawn(one) or self._since(left, right)
         return Discrepancy("op", one, other, settings, apart, note=note)
@@ -322,7 +323,7 @@ class DiscrepancySearch:
         for a, b in self.found.pairs():
             known = self.value(a, b)
             if known is not None and known.relative > 0 and self.left.is_op(a):
-                return f"its inputs are not equal bit for bit since {self.left.records[a].run}"
+                return translate("its inputs are not equal bit for bit since {run}", run=self.left.records[a].run)
         return ""
 
     def _unseen(self, left: int, right: int) -> list[tuple[int, int]]:
@@ -347,7 +348,7 @@ class DiscrepancySearch:
         a, b = self.left.numbers[left], self.right.numbers[right]
         known = len(a.shape) == 2 and a.shape == b.shape[::-1] and a.whole and b.whole
         turned = known and (a.array.reshape(a.shape) == b.array.reshape(b.shape).T).all()
-        return "one is the other one transposed" if turned else ""
+        return translate("one is the other one transposed") if turned else ""
 
     def _region(
         self, left: int, right: int, wrong: list[tuple[int, int]] | None
@@ -378,7 +379,9 @@ class DiscrepancySearch:
             named = {
                 self._input_name(left, a): (self._called(self.left, a), self._called(self.right, b)) for a, b in wrong
             }
-            made = Discrepancy("op", one, other, named, self.value(left, right), note="it takes another tensor")
+            made = Discrepancy(
+                "op", one, other, named, self.value(left, right), note=translate("it takes another tensor")
+            )
             yield made, ("op", left, right)
 
     def _parts(self, left: list[int], right: list[int]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
@@ -485,7 +488,7 @@ class DiscrepancySearch:
             mine, theirs = one.inputs[position], other.inputs[place]
             if (mine.gradient is None) != (theirs.gradient is None):
                 side = "left" if theirs.gradient is None else "right"
-                note = f"only the {side} one passes a gradient to {mine.name}"
+                note = translate("only the {side} one passes a gradient to {name}", side=side, name=mine.name)
                 yield self._wrong(left, right, None, mine.name, note)
             elif mine.gradient is not None and theirs.gradient is not None:
                 apart = self._passed(left, right, mine, theirs)
@@ -520,7 +523,9 @@ class DiscrepancySearch:
         if not (mine[0] or theirs[0] or self._changed(mine[1])):
             if mine[1] and all(self._passes_alike(user, left) for user in mine[1]):
                 both = self.left.records[left], self.right.records[right]
-                yield Discrepancy("op", *both, {}, apart, RESULT, note="those that are added agree: a hook changes it")
+                yield Discrepancy(
+                    "op", *both, {}, apart, RESULT, note=translate("those that are added agree: a hook changes it")
+                )
             return
         edges = {(at, self.found.of_left[at]) for at in mine[1]} | {(self.found.of_right[at], at) for at in theirs[1]}
         if edges and all(self._arrives(*edge) and self.agree(*edge) for edge in edges):
@@ -566,7 +571,7 @@ class DiscrepancySearch:
 def _drawn(record: Record) -> str:
     """A sentence if an op draws random numbers."""
     random = getattr(record.op, "random", False) or "dropout" in record.kind_or_op
-    return "it draws random numbers: seed both runs alike" if random else ""
+    return translate("it draws random numbers: seed both runs alike") if random else ""
 
 
 def _noise(side: Side, place: int) -> float:

@@ -5,7 +5,9 @@ from typing import Any
 
 from nbgrad.core.graph.custom_overlay import path_of
 from nbgrad.core.graph.discrepancy import RESULT, Discrepancy
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 
 NAMED = 4
 """So many ops are named in a line."""
@@ -21,8 +23,12 @@ def headline(one: Discrepancy, names: tuple[str, str]) -> str:
     """A line that says which op or tensor differs, and its settings."""
     if one.kind == "extra":
         mine, theirs = one.parts
-        said = [f"{_names(ops)} only in {name}" for ops, name in ((mine, names[0]), (theirs, names[1])) if ops]
-        return "; ".join(said) + (f", before {called(one.user)}" if one.user is not None else "")
+        said = [
+            translate("{names} only in {name}", names=_names(ops), name=name)
+            for ops, name in ((mine, names[0]), (theirs, names[1]))
+            if ops
+        ]
+        return "; ".join(said) + (translate(", before {user}", user=called(one.user)) if one.user is not None else "")
     record = one.left if one.left is not None else one.right
     assert record is not None
     text = called(record)
@@ -33,7 +39,9 @@ def headline(one: Discrepancy, names: tuple[str, str]) -> str:
         elif one.left.kind_or_op.rstrip("_") != one.right.kind_or_op.rstrip("_"):
             text = f"{text} | {called(one.right)}"
     if one.gradient is not None:
-        text += f", gradient of {one.gradient}"
+        text += translate(
+            ", gradient of {gradient}", gradient=translate(RESULT) if one.gradient == RESULT else one.gradient
+        )
     said = [f"{name} {told(a)} | {told(b)}" for name, (a, b) in one.settings.items()]
     return ", ".join([text, *said])
 
@@ -43,24 +51,30 @@ def details(one: Discrepancy, names: tuple[str, str]) -> Iterator[str]:
     places = [_place(record) for record in (one.left, one.right)]
     width = max(map(len, names))
     if one.kind == "tensor" and one.user is not None:
-        yield f"  first used by {called(one.user)}{at_line(one.user)}"
+        yield translate("  first used by {user}{at_line}", user=called(one.user), at_line=at_line(one.user))
     else:
         for name, place in zip(names, places, strict=True):
             if place:
                 yield f"  {name:<{width}}  {place}"
         if not any(places) and one.user is not None:
-            yield f"  used by {called(one.user)}{at_line(one.user)}"
+            yield translate("  used by {user}{at_line}", user=called(one.user), at_line=at_line(one.user))
     why = {
-        "op": "its inputs agree, its result differs" if one.gradient is None else "the gradient that it gets agrees",
-        "tensor": "its numbers differ",
-        "extra": "what goes in agrees, the result differs",
+        "op": translate("its inputs agree, its result differs")
+        if one.gradient is None
+        else translate("the gradient that it gets agrees"),
+        "tensor": translate("its numbers differ"),
+        "extra": translate("what goes in agrees, the result differs"),
     }[one.kind]
     if one.gradient == RESULT:
-        why = f"the gradient of its result differs by {one.distance}"
+        why = translate("the gradient of its result differs by {distance}", distance=one.distance)
     elif one.distance is not None:
-        why += f" by {one.distance}" if one.gradient is None else f", what it passes on differs by {one.distance}"
+        why += (
+            translate(" by {distance}", distance=one.distance)
+            if one.gradient is None
+            else translate(", what it passes on differs by {distance}", distance=one.distance)
+        )
     elif one.left is not None and one.right is not None and one.left.shape != one.right.shape:
-        why += f": shape {one.left.shape} | {one.right.shape}"
+        why += translate(": shape {shape} | {shape2}", shape=one.left.shape, shape2=one.right.shape)
     yield f"  {why}{f'; {one.note}' if one.note else ''}"
 
 
@@ -76,13 +90,17 @@ def called(record: Record) -> str:
     """The op or the tensor with its module."""
     path = path_of(record.scope)
     if record.op is None:
-        return f"{record.kind} {record.full_name}" if record.full_name else f"{record.kind} of shape {record.shape}"
-    return f"{record.what} in {path}" if path else record.what
+        return (
+            f"{record.kind} {record.full_name}"
+            if record.full_name
+            else translate("{kind} of shape {shape}", kind=record.kind, shape=record.shape)
+        )
+    return translate("{what} in {path}", what=record.what, path=path) if path else record.what
 
 
 def at_line(record: Record) -> str:
     place = _place(record)
-    return f" at {place}" if place else ""
+    return translate(" at {place}", place=place_text(place)) if place else ""
 
 
 def _place(record: Record | None) -> str:

@@ -11,6 +11,10 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.engine.torch_reads import SAMPLE
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
+from nbgrad.core.translation import message, translate
+
+BASES = (message("all numbers"), message("a sample"), message("norms"))
+"""The words for what a distance was computed from, which is ``Distance.basis``."""
 
 _LIMITS = {
     torch.float64: 1e-12,
@@ -76,17 +80,17 @@ class Distance(NamedTuple):
     def words(self) -> str:
         """The relative distance in a few words."""
         if not isfinite(self.relative):
-            return "NaN or Inf on one side"
+            return translate("NaN or Inf on one side")
         return f"{100 * self.relative:.3g}%"
 
     def __str__(self) -> str:
         parts = [self.words]
         if self.cosine is not None and isfinite(self.relative):
-            parts.append(f"cosine {self.cosine:.4g}")
+            parts.append(translate("cosine {cosine:.4g}", cosine=self.cosine))
         if self.ulps is not None and self.ulps < _COUNTED:
-            parts.append(f"{self.ulps:,.0f} ulps of {self.unit}")
+            parts.append(translate("{ulps:,.0f} ulps of {unit}", ulps=self.ulps, unit=self.unit))
         if self.basis != "all numbers":
-            parts.append(f"by {self.basis}")
+            parts.append(translate("by {basis}", basis=translate(self.basis)))
         return ", ".join(parts)
 
 

@@ -18,6 +18,7 @@ from nbgrad.core.graph.known_findings import KnownFindings
 from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.training import TrainingRecorder
 from nbgrad.core.graph.unreached import Paths, Unstepped
+from nbgrad.core.translation import translate
 
 
 class Evidence:
@@ -137,8 +138,8 @@ class Evidence:
         """Which tensors of the graph have shapes and no numbers, in words; None if all have numbers."""
         if any(record.device.type == "meta" for record in self._graph.records):
             own = self._graph if isinstance(self._graph, KnownFindings) else KnownFindings
-            return own.unnumbered
-        return "tensors of FakeTensorMode" if FAKE in self._graph.listener.unread else None
+            return translate(own.unnumbered)
+        return translate("tensors of FakeTensorMode") if FAKE in self._graph.listener.unread else None
 
     def began_at_leaf(self) -> bool:
         """Whether the last backward began at a leaf: no op made the leaf, so the backward reached nothing else."""

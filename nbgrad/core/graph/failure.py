@@ -10,6 +10,7 @@ from nbgrad.core.graph.advice import advise, is_library
 from nbgrad.core.graph.record import Failure
 from nbgrad.core.graph.shape_advice import shape_advice
 from nbgrad.core.graph.torch_advice import torch_advice
+from nbgrad.core.translation import translate
 
 
 class Ending(NamedTuple):
@@ -37,7 +38,7 @@ class Ending(NamedTuple):
     @property
     def recorded(self) -> str:
         """The code that it ended, as the subject of a sentence."""
-        return "The cell" if self.cell else "The program"
+        return translate("The cell") if self.cell else translate("The program")
 
     @classmethod
     def of(cls, error: BaseException, failure: Failure | None, cell: bool) -> Self:

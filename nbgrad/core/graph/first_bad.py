@@ -22,6 +22,7 @@ from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.facts import Literal, Outer, Ran
 from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.stats import Stats
+from nbgrad.core.translation import translate
 
 MOST = 5_000
 """A forward of more ops than this is not run again."""
@@ -130,10 +131,14 @@ class Replay:
             if held is not None:
                 source, value = held
                 name = self._names.get(source) or getattr(self._outer.get(source), "name", None)
-                cause = f"{nonfinite.count('nan', value):,} of its {value.numel():,} numbers are NaN"
+                cause = translate(
+                    "{count:,} of its {numel:,} numbers are NaN",
+                    count=nonfinite.count("nan", value),
+                    numel=value.numel(),
+                )
                 return FirstBad(number, "data", "NaN", ran.op.name, name, ran.place, source, cause)
             if (literal := _nan_among(ran, given)) is not None:
-                return FirstBad(number, "data", "NaN", ran.op.name, literal, ran.place, id, "the number nan")
+                return FirstBad(number, "data", "NaN", ran.op.name, literal, ran.place, id, translate("the number nan"))
             out = self._result(id, ran, given)
             if out is None or nonfinite.finite(out):
                 continue

@@ -23,6 +23,7 @@ from nbgrad.core.graph.names import qualified
 from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import norms, read
+from nbgrad.core.translation import translate
 
 FRAMES = 36
 """The default for the number of frames that a graph keeps."""
@@ -78,7 +79,9 @@ class HistoryRecord(NamedTuple):
         if self.kind == "parameter" and self.name is not None and self.scopes:
             return f"{qualified(self.name, self.scopes)} {self.shape}"
         title = " = ".join(filter(None, (self.name, self.op))) or self.kind
-        return f"{title} {self.shape}" + (f" in {' > '.join(self.scopes)}" if self.scopes else "")
+        return f"{title} {self.shape}" + (
+            translate(" in {names}", names=" > ".join(self.scopes)) if self.scopes else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,8 @@ class HistoryFrame:
         return diff(self, later)
 
     def __str__(self) -> str:
-        loss = "" if self.loss is None else f", loss {self.loss:.4g}"
-        return f"backward {self.number}{loss}"
+        loss = "" if self.loss is None else translate(", loss {loss:.4g}", loss=self.loss)
+        return translate("backward {number}{loss}", number=self.number, loss=loss)
 
 
 T = TypeVar("T")

@@ -1,6 +1,7 @@
 """``KnownFindings``: a graph that brings findings and words along, which no rule could find in its records."""
 
 from nbgrad.core.graph.finding import Finding
+from nbgrad.core.translation import message
 
 
 class KnownFindings:
@@ -16,4 +17,4 @@ class KnownFindings:
     known: tuple[Finding, ...] = ()
     compared: str = ""
     uncompared: str = ""
-    unnumbered: str = "tensors on the meta device"
+    unnumbered: str = message("tensors on the meta device")

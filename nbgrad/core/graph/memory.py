@@ -12,6 +12,7 @@ from nbgrad.core.graph.columns import columns
 from nbgrad.core.graph.kept_storages import KeptStorages, KeptValue, Storage
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import nbytes_of
+from nbgrad.core.translation import message, translate
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -25,7 +26,7 @@ def byte_text(size: float) -> str:
         if size < 1024:
             return f"{size:.4g} {unit}"
         size /= 1024
-    return f"{size:.4g} GiB"
+    return translate("{size:.4g} GiB", size=size)
 
 
 class KeptRow(NamedTuple):
@@ -88,12 +89,20 @@ class LivingBytes(NamedTuple):
         return self.parameters + self.gradients + self.optimizer + self.activations + self.others
 
     def __str__(self) -> str:
-        parts = [f"{name} {byte_text(size)}" for name in PARTS if (size := getattr(self, name))]
-        when = f"the backward of {self.op}" if self.backward else self.op
-        return f"{byte_text(self.total)} at {when}: {', '.join(parts)}"
+        parts = [f"{translate(name)} {byte_text(size)}" for name in PARTS if (size := getattr(self, name))]
+        when = translate("the backward of {op}", op=self.op) if self.backward else self.op
+        return translate(
+            "{byte_text} at {when}: {names}", byte_text=byte_text(self.total), when=when, names=", ".join(parts)
+        )
 
 
-PARTS = ("parameters", "optimizer", "gradients", "activations", "others")
+PARTS = (
+    message("parameters"),
+    message("optimizer"),
+    message("gradients"),
+    message("activations"),
+    message("others"),
+)
 """The parts of the living bytes, from what stays to what changes."""
 
 
@@ -125,9 +134,15 @@ class Timeline(list[LivingBytes]):
 
     def __str__(self) -> str:
         if self.peak is None:
-            return "no op ran"
+            return translate("no op ran")
         forward = sum(not one.backward for one in self)
-        return f"{self.line}\n{forward} ops forward, {len(self) - forward} backward; peak {self.peak}"
+        return translate(
+            "{line}\n{forward} ops forward, {count} backward; peak {peak}",
+            line=self.line,
+            forward=forward,
+            count=len(self) - forward,
+            peak=self.peak,
+        )
 
 
 class Checkpointed(NamedTuple):

@@ -13,6 +13,7 @@ from nbgrad.core.backend.randomness import cuda_devices, drawing_from, random_st
 from nbgrad.core.engine.node import OpInfo
 from nbgrad.core.engine.tensor_data import dtype_name, without_numbers
 from nbgrad.core.graph.stats import Stats
+from nbgrad.core.translation import translate
 
 
 class BadOperand(NamedTuple):
@@ -233,18 +234,28 @@ def _own_index(own: tuple[int, ...], index: tuple[int, ...], shape: tuple[int, .
 def summary(name: str, value: Any) -> str:
     """An operand as a whole, where no single element can be named."""
     if isinstance(value, Stats):
-        bad = "".join(f", {found} of them {kind}" for kind, found in (("nan", value.nan), ("inf", value.inf)) if found)
-        return f"{name} of shape {value.shape}{bad}"
+        bad = "".join(
+            translate(", {found} of them {kind}", found=found, kind=kind)
+            for kind, found in (("nan", value.nan), ("inf", value.inf))
+            if found
+        )
+        return translate("{name} of shape {shape}{bad}", name=name, shape=value.shape, bad=bad)
     if not isinstance(value, torch.Tensor):
         return f"{name} = {value}"
     if value.dtype is torch.bool or value.dtype.is_complex:
-        return f"{name} of shape {tuple(value.shape)}"
+        return translate("{name} of shape {shape}", name=name, shape=tuple(value.shape))
     sound = (piece[piece.isfinite()] if _inexact(piece) else piece for piece in pieces(value.detach()))
     ends = [(one.min().item(), one.max().item()) for one in sound if one.numel()]
     if not ends:
-        return f"{name} of shape {tuple(value.shape)}"
+        return translate("{name} of shape {shape}", name=name, shape=tuple(value.shape))
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
-    return f"{name} of shape {tuple(value.shape)}, from {shown(low)} to {shown(high)}"
+    return translate(
+        "{name} of shape {shape}, from {shown} to {shown2}",
+        name=name,
+        shape=tuple(value.shape),
+        shown=shown(low),
+        shown2=shown(high),
+    )
 
 
 # The cause.
@@ -263,16 +274,21 @@ def cause(
     if words is not None:
         return f"{words}: {places}" if places else words
     if kind == "nan" and any(map(isinf, numbers)):
-        return f"inf among the operands: {places}"
+        return translate("inf among the operands: {places}", places=places)
     if kind == "nan" and places:
-        return f"not defined for {places}"
+        return translate("not defined for {places}", places=places)
     if not places and not _overflows(values, dtype):
         return None
     if kind == "nan":
-        return "inf - inf, after an overflow on the way to the result"
+        return translate("inf - inf, after an overflow on the way to the result")
     call = f"{op.name}({', '.join(shown(number) for number in numbers)})" if numbers else op.name
     largest = f"{torch.finfo(dtype).max:.3g}"
-    return f"overflow: {call} in {dtype_name(dtype)}, whose largest number is {largest}"
+    return translate(
+        "overflow: {call} in {dtype}, whose largest number is {largest}",
+        call=call,
+        dtype=dtype_name(dtype),
+        largest=largest,
+    )
 
 
 def _overflows(values: list[Any], dtype: Any) -> bool:
@@ -294,16 +310,16 @@ def _of_many(op: OpInfo, kind: str, values: list[Any], settings: dict[str, Any])
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     name = op.name.removesuffix("_")
     if any(value.numel() == 0 for value in tensors):
-        return f"{name} of no elements"
+        return translate("{name} of no elements", name=name)
     if "correction" in op.defaults:
-        return f"{name} of too few elements: their number minus the correction is 0"
+        return translate("{name} of too few elements: their number minus the correction is 0", name=name)
     if "ignore_index" in op.defaults and len(tensors) > 1:
         ignored = settings.get("ignore_index", -100)
         targets = tensors[1]
         if not targets.dtype.is_floating_point and all(bool((piece == ignored).all()) for piece in pieces(targets)):
-            return f"0 / 0: every target is {ignored}, which is ignored"
+            return translate("0 / 0: every target is {ignored}, which is ignored", ignored=ignored)
     if _EXPONENTIALS in op.formula and any(holds("inf", value) for value in tensors):
-        return "inf - inf: a row that holds inf, or -inf everywhere"
+        return translate("inf - inf: a row that holds inf, or -inf everywhere")
     return None
 
 
@@ -313,15 +329,27 @@ def _of_many(op: OpInfo, kind: str, values: list[Any], settings: dict[str, Any])
 def backward_cause(op: OpInfo, incoming: Any, slope: Any, dtype: Any) -> str:
     """Why a rule made a gradient that is not finite, from the incoming gradient and the local derivative there."""
     if slope is None or incoming is None:
-        return f"the rule of {op.name} makes it from these values"
+        return translate("the rule of {name} makes it from these values", name=op.name)
     if isnan(slope):
-        return "the local derivative is not a number here"
+        return translate("the local derivative is not a number here")
     if isinf(slope) and incoming == 0:
-        return (
-            f"0 * inf: incoming gradient 0, local derivative {slope}. where() gives a gradient of 0 to the branch that "
-            f"it did not choose, but this does not help: keep the operand away from this value before {op.name}"
+        return translate(
+            "0 * inf: incoming gradient 0, local derivative {slope}. where() gives a gradient of 0 "
+            "to the branch that it did not choose, but this does not help: keep the operand away "
+            "from this value before {name}",
+            slope=slope,
+            name=op.name,
         )
     if isinf(slope):
-        return f"local derivative {slope}: {getattr(op, 'slope', None) or f'the slope of {op.name} is infinite here'}"
+        return translate(
+            "local derivative {slope}: {getattr}",
+            slope=slope,
+            getattr=getattr(op, "slope", None) or translate("the slope of {name} is infinite here", name=op.name),
+        )
     name = dtype_name(dtype)
-    return f"overflow: incoming gradient {shown(incoming)} * local derivative {shown(slope)} in {name}"
+    return translate(
+        "overflow: incoming gradient {shown} * local derivative {shown2} in {name}",
+        shown=shown(incoming),
+        shown2=shown(slope),
+        name=name,
+    )

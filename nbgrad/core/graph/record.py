@@ -15,7 +15,9 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of
 from nbgrad.core.graph.changes import Since
 from nbgrad.core.graph.last_backward import Frame
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.stats import Stats
+from nbgrad.core.translation import translate
 
 
 class Input(NamedTuple):
@@ -212,8 +214,8 @@ class Record(NamedTuple):
         """The op or the kind, with the user's name and the user's line that ran it."""
         if self.place is None:
             return self.kind_or_op
-        where = str(self.place) if self.earlier is None else self.place.named(self.earlier)
-        return f"{self.kind_or_op} at {where}"
+        where = place_text(self.place, self.earlier or "")
+        return translate("{what} at {where}", what=self.kind_or_op, where=where)
 
     def without(self, deleted: set[int], cut: set[tuple[int, int]]) -> Self:
         """This record without sources that were ``deleted``, by id, and edges that were ``cut``, by position."""

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 
 from nbgrad.core.engine.place import Place
 from nbgrad.core.graph.finding import KINDS, Finding, FindingKind
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.suggestions import nearest
+from nbgrad.core.translation import translate
 
 _COMMENT = re.compile(r"#\s*nbgrad:\s*ignore\b\s*(?:\[([^\]]*)\])?")
 """The comment of a line: ``# nbgrad: ignore[no activation, frozen]``."""
@@ -54,7 +56,9 @@ def silenced_at(place: Place | None) -> tuple[frozenset[str], str | None]:
             raise ValueError("it has to name kinds, as in # nbgrad: ignore[no activation]")
         return silenced_kinds(found[1]), None
     except ValueError as error:
-        return frozenset(), f"The comment at {place} silences nothing: {error}"
+        return frozenset(), translate(
+            "The comment at {place} silences nothing: {error}", place=place_text(place), error=error
+        )
 
 
 class Silence:

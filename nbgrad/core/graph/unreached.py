@@ -28,10 +28,12 @@ from nbgrad.core.graph.facts import Outer, Ran
 from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.names import ModuleNames
 from nbgrad.core.graph.optimizers import LOOP, Holders
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.stats import norms, read
 from nbgrad.core.graph.training import TrainingRecorder, params_of
 from nbgrad.core.ops import torch_signatures
 from nbgrad.core.tensor.tensor import Tensor
+from nbgrad.core.translation import translate
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Unreached:
     @property
     def what(self) -> str:
         """Its name and shape."""
-        return f"{self.name or 'a tensor'} {self.shape}"
+        return f"{self.name or translate('a tensor')} {self.shape}"
 
     def __str__(self) -> str:
         return f"{self.what}: {self.reason}"
@@ -293,10 +295,18 @@ class Paths:
                 continue
             bad = "NaN" if nonfinite.holds("nan", one.data) else "Inf" if nonfinite.unmeant(one.data) else None
             if bad is not None:
-                name = names.find(one, scope) or one.name or "a parameter"
-                which = "frozen" if kind_of(one) == "parameter" else "a buffer"
+                name = names.find(one, scope) or one.name or translate("a parameter")
+                which = translate("frozen" if kind_of(one) == "parameter" else "a buffer")
                 found.append(
-                    f"{bad} is in {name} {tuple(one.shape)}, which is {which}: {cut.what} at {cut.place} uses it"
+                    translate(
+                        "{bad} is in {name} {shape}, which is {which}: {what} at {place} uses it",
+                        bad=bad,
+                        name=name,
+                        shape=tuple(one.shape),
+                        which=which,
+                        what=cut.what,
+                        place=place_text(cut.place),
+                    )
                 )
         return found
 
@@ -526,7 +536,7 @@ class Paths:
         return {seq: one for seq, one in held.items() if isinstance(one, TENSORS) and one.requires_grad}
 
     def _told(self, tensor: Tensor, names: ModuleNames) -> str:
-        return f"{self._called(tensor, names) or 'a parameter'} {tuple(tensor.shape)}"
+        return f"{self._called(tensor, names) or translate('a parameter')} {tuple(tensor.shape)}"
 
     def _called(self, tensor: Tensor, names: ModuleNames) -> str | None:
         return names.find(tensor, self._scope(tensor)) or name_of(origin_of(tensor))
@@ -534,7 +544,10 @@ class Paths:
     def _missing(self, name: str | None, tensor: Tensor, holders: Holders, names: ModuleNames) -> Unreached:
         kind, reason, place = self._why(tensor)
         if kind == "unused" and _id(tensor) in self._cuts and not holders.hold(tensor):
-            kind, reason = "copied", "no op uses it but those that read its numbers, as for an average of weights"
+            kind, reason = (
+                "copied",
+                translate("no op uses it but those that read its numbers, as for an average of weights"),
+            )
         moved, stepped = memory_of(raw_of(tensor)) in self._changed, holders.stepped(tensor)
         return Unreached(
             name or self._called(tensor, names),
@@ -586,15 +599,19 @@ class Paths:
     def _why(self, tensor: Tensor) -> Break:
         """Where the path to ``tensor`` breaks, looking from it towards the loss."""
         if not tensor.requires_grad:
-            return "frozen", "its requires_grad is False", None
+            return "frozen", translate("its requires_grad is False"), None
         if not self.begun:
-            return "no backward", "no backward has run in this graph", None
+            return "no backward", translate("no backward has run in this graph"), None
         seq = _id(tensor)
         led = self._nearest(seq, self._led_on, lambda _: False)
         if led is not None and is_function(self._ops[led.seq].op):
             fact = self._facts[led.seq]
-            where = "" if fact.place is None else f" at {fact.place}"
-            return "function", f"the backward() of {fact.what}{where} returns no gradient for it", fact.place
+            where = "" if fact.place is None else translate(" at {place}", place=place_text(fact.place))
+            return (
+                "function",
+                translate("the backward() of {what}{where} returns no gradient for it", what=fact.what, where=where),
+                fact.place,
+            )
         near = self._nearest(seq, self._cut_off, self._end)
         if near is not None and (cut := self._end(near.seq)) is not None:
             return cut.kind, self._through(near.seq, cut), cut.place
@@ -655,25 +672,44 @@ class Paths:
             same = self._constants.get(memory_of(raw_of(tensor)), 0)
             constant = self._facts.get(self._consumers.get(same, [0])[0])
             if constant is not None:
-                reason = f"{constant.what} at {constant.place} uses its memory, but as a constant: made with .data?"
+                reason = translate(
+                    "{what} at {place} uses its memory, but as a constant: made with .data?",
+                    what=constant.what,
+                    place=place_text(constant.place),
+                )
                 return "detached", reason, constant.place
-            return "unused", "no op in this graph uses it", None
+            return "unused", translate("no op in this graph uses it"), None
         near = self._nearest(start, self._led_on, lambda _: False)
         if near is not None and self._asked is not None and start not in self._asked:
-            return "not asked", "the last backward was to give gradients to other tensors alone", None
+            return "not asked", translate("the last backward was to give gradients to other tensors alone"), None
         if near is not None:
             fact = self._facts[near.seq]
-            reason = f"{fact.what} at {fact.place} leads to the loss, but gives this input no gradient"
+            reason = translate(
+                "{what} at {place} leads to the loss, but gives this input no gradient",
+                what=fact.what,
+                place=place_text(fact.place),
+            )
             return "no gradient", reason, fact.place
         end, read = self._farthest(start)
         last = self._facts[end]
         if end in self._derived and self._reaches_beside(end):
-            reason = f"the loss has a derivative of {last.what} at {last.place}, which does not depend on it"
+            reason = translate(
+                "the loss has a derivative of {what} at {place}, which does not depend on it",
+                what=last.what,
+                place=place_text(last.place),
+            )
             return "derivative", reason, last.place
-        numbers = "" if read is None else f": {read[0]} at {read[1]} reads only its numbers"
+        numbers = (
+            "" if read is None else translate(": {read} at {read2} reads only its numbers", read=read[0], read2=read[1])
+        )
         return (
             "elsewhere",
-            f"it ends at {last.what} at {last.place}, which does not lead to the loss{numbers}",
+            translate(
+                "it ends at {what} at {place}, which does not lead to the loss{numbers}",
+                what=last.what,
+                place=place_text(last.place),
+                numbers=numbers,
+            ),
             last.place,
         )
 
@@ -714,7 +750,7 @@ class Paths:
         return (
             str(cut)
             if fact is None or (fact.place is not None and fact.place.same(cut.place))
-            else f"the result of {fact.what} is {cut}"
+            else translate("the result of {what} is {cut}", what=fact.what, cut=cut)
         )
 
 

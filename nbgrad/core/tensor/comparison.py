@@ -68,7 +68,7 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
             raise NoNumbers(
                 translate(
                     "a tensor {which} holds no numbers",
-                    which="of the device meta" if answer.is_meta else "that is nested",
+                    which=translate("of the device meta") if answer.is_meta else translate("that is nested"),
                 )
             )
         answer = answer.dequantize() if answer.is_quantized else answer
@@ -92,7 +92,9 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
         return _stacked([numbers_of(one, depth + 1) for one in answer])
     what = "None" if answer is None else translate("a {kind}", kind=kind_of(answer))
     hint = ": a function, or a cell, that ends without a value gives None" if answer is None else ""
-    raise NoNumbers(translate("it is {what}, where numbers are expected{hint}", what=what, hint=hint))
+    raise NoNumbers(
+        translate("it is {what}, where numbers are expected{hint}", what=translate(what), hint=translate(hint))
+    )
 
 
 def _stacked(parts: list[torch.Tensor]) -> torch.Tensor:
@@ -162,7 +164,7 @@ def _of_types(got: torch.Tensor, want: torch.Tensor) -> Deviation | None:
                 translate(
                     "it is of type {dtype_name}, where {expected} expected",
                     dtype_name=dtype_name(got.dtype),
-                    expected=expected,
+                    expected=translate(expected),
                 ),
             )
     if got.dtype.is_complex and not want.dtype.is_complex:
@@ -216,7 +218,9 @@ def _one_row(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
         return ""
     if len(found) == len(want):
         return "every row is equal to this one, but the rows have to differ"
-    return translate("this is only {what} {place}", what="row" if want.ndim > 1 else "element", place=found[0])
+    return translate(
+        "this is only {what} {place}", what=translate("row") if want.ndim > 1 else translate("element"), place=found[0]
+    )
 
 
 def _summed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
@@ -229,9 +233,9 @@ def _summed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
                     if near(function(one, dims, keepdim=keep), other):
                         return translate(
                             "a {name} over {dims} {how}",
-                            name=name,
-                            dims="a dimension" if len(dims) == 1 else "dimensions",
-                            how=text,
+                            name=translate(name),
+                            dims=translate("a dimension") if len(dims) == 1 else translate("dimensions"),
+                            how=translate(text),
                         )
     return ""
 
@@ -255,8 +259,10 @@ def _missing(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     words = "too many" if many else "missing"
     for which, start in (("last", 0), ("first", 1)):
         if near(short, long.narrow(dim, start, short.shape[dim])):
-            return translate("the {which} element is {words}, all others are right", which=which, words=words)
-    return translate("one element is {words}", words=words)
+            return translate(
+                "the {which} element is {words}, all others are right", which=translate(which), words=translate(words)
+            )
+    return translate("one element is {words}", words=translate(words))
 
 
 # Numbers.
@@ -269,7 +275,7 @@ def _of_numbers(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Devi
         what = "NaN" if bool(torch.isnan(bad)) else "Inf"
         return Deviation(
             "not finite",
-            translate("{count} {what}, where a finite number is expected", count=_count(~finite), what=what),
+            translate("{count} {what}, where a finite number is expected", count=_count(~finite), what=translate(what)),
         )
     for found in (_zero, _rounded, _sign_or_factor, _transposed, _moved, _in_part):
         if (told := found(got, want, near)) is not None:
@@ -282,7 +288,10 @@ def _count(wrong: torch.Tensor) -> str:
     if wrong.numel() == 1:
         return "it is"
     return translate(
-        "{many} of {total} elements {verb}", many=many, total=wrong.numel(), verb="is" if many == 1 else "are"
+        "{many} of {total} elements {verb}",
+        many=many,
+        total=wrong.numel(),
+        verb=translate("is") if many == 1 else translate("are"),
     )
 
 
@@ -311,7 +320,9 @@ def _multiple(size: float, shape: tuple[int, ...], *, single: bool) -> str:
     """The probable cause of a wrong factor that all numbers share."""
     for factor, what in ((2.0, "too many"), (0.5, "missing")):
         if abs(size / factor - 1) < 1e-3:
-            return translate("a factor 2 is {what}: often that of a square, or of a value used twice", what=what)
+            return translate(
+                "a factor 2 is {what}: often that of a square, or of a value used twice", what=translate(what)
+            )
     if single:  # the factor would be the answer
         return _range(size)
     for count in sorted({*shape, prod(shape)} - {0, 1, 2}):
@@ -327,9 +338,11 @@ def _range(size: float) -> str:
     which, times = ("large", size) if size > 1 else ("small", 1 / size)
     for limit, about in ((1.1, "less than a tenth"), (2.0, "a factor below 2"), (10.0, "a factor between 2 and 10")):
         if times < limit:
-            return translate("its size is too {which}, by {about}", which=which, about=about)
+            return translate("its size is too {which}, by {about}", which=translate(which), about=translate(about))
     return translate(
-        "its size is too {which}, by a factor of {factor:,} or more", which=which, factor=10 ** int(log10(times))
+        "its size is too {which}, by a factor of {factor:,} or more",
+        which=translate(which),
+        factor=10 ** int(log10(times)),
     )
 
 
@@ -354,7 +367,8 @@ def _moved(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation
     if near(gap, gap.flatten()[0].expand_as(gap)):
         which = "large" if float(gap.flatten()[0]) > 0 else "small"
         text = translate(
-            "every element is too {which} by the same amount: a term is missing, or one is too many", which=which
+            "every element is too {which} by the same amount: a term is missing, or one is too many",
+            which=translate(which),
         )
         return Deviation("offset", text)
     return None
@@ -377,12 +391,15 @@ def _in_part(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviati
                 return Deviation(
                     "row",
                     translate(
-                        "{what} {count} is wrong, all others are right", what=what, count=int(lines.nonzero()[0])
+                        "{what} {count} is wrong, all others are right",
+                        what=translate(what),
+                        count=int(lines.nonzero()[0]),
                     ),
                 )
             if int((~lines).sum()) == 1 and len(lines) > 2:
                 return Deviation(
-                    "row", translate("{what} {count} alone is right", what=what, count=int((~lines).nonzero()[0]))
+                    "row",
+                    translate("{what} {count} alone is right", what=translate(what), count=int((~lines).nonzero()[0])),
                 )
     if int(wrong.sum()) == 1:
         at = ", ".join(map(str, wrong.nonzero()[0].tolist()))
@@ -404,9 +421,9 @@ def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     count = int(right.sum())
     return translate(
         "{count} of {total} elements {verb} right{first}",
-        count=count or "none",
+        count=count or translate("none"),
         total=got.numel(),
-        verb="is" if count == 1 else "are",
+        verb=translate("is") if count == 1 else translate("are"),
         first=_first(got, want, right),
     )
 

@@ -9,6 +9,7 @@ from nbgrad.core.engine.broadcast import Reduction as Undone
 from nbgrad.core.graph.record import Input, Record
 from nbgrad.core.graph.stats import Stats
 from nbgrad.core.tensor.broadcast_check import unpaired
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import counted, number, shape_text
 from nbgrad.widgets.description.schema import Reduction
 
@@ -32,13 +33,19 @@ class ReductionRest(NamedTuple):
     def told(self) -> dict[str, Any]:
         """The text of the reduction."""
         dims = ", ".join(map(str, self.undone.dims))
-        dim = f"dim{'s' if len(self.undone.dims) > 1 else ''} {dims}"
+        dim = translate("dim{plural} {dims}", plural="s" if len(self.undone.dims) > 1 else "", dims=dims)
         return {
             "words": (
-                f"In the forward, {self.name} of shape {shape_text(self.undone.target)} was repeated along {dim} to "
-                f"fit {shape_text(self.undone.source)}. In the backward each of its numbers gets the sum of the "
-                f"gradients of all its repeats: the sum over {dim} adds {counted(self.undone.terms, 'number')} for "
-                "each one that is kept."
+                translate(
+                    "In the forward, {name} of shape {target} was repeated along {dim} to fit {source}. "
+                    "In the backward each of its numbers gets the sum of the gradients of all its "
+                    "repeats: the sum over {dim} adds {numbers} for each one that is kept.",
+                    name=self.name,
+                    target=shape_text(self.undone.target),
+                    dim=dim,
+                    source=shape_text(self.undone.source),
+                    numbers=counted(self.undone.terms, "number"),
+                )
             ),
             "sums": [] if self.incoming is None else _sums(self.undone, self.incoming),
             "incoming": self.incoming,
@@ -76,14 +83,18 @@ def reduction_rest(undone: Undone, taken: Input, source: Record, record: Record)
 def _called(taken: Input, source: Record, record: Record) -> str:
     """The user's name for an input, and the op's name for it: the user may have another tensor of that name."""
     whose = whose_name(taken.name, source)
-    return f"{whose}, the {taken.name} of {record.op.name}," if whose and record.op is not None else taken.name
+    return (
+        translate("{whose}, the {name} of {name2},", whose=whose, name=taken.name, name2=record.op.name)
+        if whose and record.op is not None
+        else taken.name
+    )
 
 
 def whose_name(input: str, source: Record) -> str:
     """The name of ``source``, if the user's differs from that of the ``input``; else empty."""
     if source.several:
-        return f"a result of {source.kind_or_op}"  # the record does not say which one
-    whose = source.full_name or ("" if source.op is None else f"the result of {source.op.name}")
+        return translate("a result of {kind_or_op}", kind_or_op=source.kind_or_op)  # the record does not say which one
+    whose = source.full_name or ("" if source.op is None else translate("the result of {name}", name=source.op.name))
     return "" if source.name == input else whose
 
 
@@ -115,14 +126,23 @@ def _suspicion(
             return None
         a, b = map(shape_text, shapes)
         full = np.broadcast_shapes(*shapes)  # a loss makes one number of it
-        remedy = "To pair them one by one, give both one shape, with squeeze(-1) or unsqueeze(-1)."
-        text = f"{a} against {b} makes {shape_text(full)}: each number of one meets every number of the other. {remedy}"
+        remedy = translate("To pair them one by one, give both one shape, with squeeze(-1) or unsqueeze(-1).")
+        text = translate(
+            "{a} against {b} makes {full}: each number of one meets every number of the other. {remedy}",
+            a=a,
+            b=b,
+            full=shape_text(full),
+            remedy=remedy,
+        )
         return Suspicion(text, remedy)
     if is_loss(record) and undone.terms > 1:
-        remedy = "give both one shape if they are to be compared one by one."
-        text = (
-            f"A loss that stretches {taken.name} of shape {stretched} compares each of its numbers with "
-            f"{counted(undone.terms, 'target')}: {remedy}"
+        remedy = translate("give both one shape if they are to be compared one by one.")
+        text = translate(
+            "A loss that stretches {name} of shape {stretched} compares each of its numbers with {targets}: {remedy}",
+            name=taken.name,
+            stretched=stretched,
+            targets=counted(undone.terms, "target"),
+            remedy=remedy,
         )
         return Suspicion(text, remedy)
     return None
@@ -166,9 +186,12 @@ def _sums(undone: Undone, unreduced: Stats) -> list[str]:
     kept = [dim for dim in range(values.ndim) if dim not in undone.dims]
     terms = values.transpose([*kept, *undone.dims]).reshape(-1, undone.terms)
     names = _indices(undone.target)
-    rows = [f"grad{name} = {_sum(row)}" for name, row in zip(names, terms[:_SUMS], strict=False)]
+    rows = [
+        translate("grad{name} = {sum}", name=name, sum=_sum(row))
+        for name, row in zip(names, terms[:_SUMS], strict=False)
+    ]
     left = prod(undone.target) - len(rows)
-    return [*rows, f"and {left:,} more"] if left > 0 else rows
+    return [*rows, translate("and {left:,} more", left=left)] if left > 0 else rows
 
 
 def _indices(shape: tuple[int, ...]) -> list[str]:
@@ -182,6 +205,6 @@ def _sum(terms: Any) -> str:
     shown = [number(term) for term in terms[:_TERMS].tolist()]
     closed = [f"({term})" if term.endswith("j") or (at and term[0] == "-") else term for at, term in enumerate(shown)]
     text = " + ".join(closed)
-    more = f" + … ({len(terms) - _TERMS:,} more)" if len(terms) > _TERMS else ""
+    more = translate(" + … ({count:,} more)", count=len(terms) - _TERMS) if len(terms) > _TERMS else ""
     total = sum(terms.tolist())  # Python's sum: numpy's would warn about inf - inf, but the picture shows the NaN
     return f"{text}{more} = {number(total)}"

@@ -5,9 +5,10 @@ the view, which an op such as ``einsum`` made inside of itself.
 """
 
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.schema import Detail
 
-PASSED = "not known: torch passes it on below a view"
+PASSED = message("not known: torch passes it on below a view")
 """The gradient at the edge from such a result to its change."""
 
 
@@ -32,9 +33,10 @@ def _passed_on(record: Record) -> bool:
 
 def unknown_gradient(change: Record) -> Detail:
     """Why the gradient before a change is not known."""
-    where = "an op" if change.line is None else f"line {change.line}"
-    text = (
-        f"not known: the result is a view, and {where} changed it in place. "
-        "torch's backward passes the gradient on to the tensor below the view"
+    where = translate("an op") if change.line is None else translate("line {line}", line=change.line)
+    text = translate(
+        "not known: the result is a view, and {where} changed it in place. torch's backward passes "
+        "the gradient on to the tensor below the view",
+        where=where,
     )
-    return Detail(term="gradient", text=text)
+    return Detail(term=translate("gradient"), text=text, role="unknown")

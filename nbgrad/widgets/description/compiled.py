@@ -2,17 +2,19 @@
 
 from nbgrad.core.graph.compilation import Compilation, expanded
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Record
 from nbgrad.core.recorder.compiler import Recompilation
 from nbgrad.core.recorder.traced_graph import GraphBreak
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.description.schema import Badge, Detail
 
-_UNKNOWN = (
+_UNKNOWN = message(
     "not recorded, nor its gradient: the compiler traced this op, and the compiled program may compute it together "
     "with others. The value and the gradient of CompiledFunction are those of its result"
 )
-_EARLIER = (
+_EARLIER = message(
     "The ops in {many} are not known: torch.compile traced {it} before this graph was opened. Open the graph before "
     "the first call of the compiled function, or call torch.compiler.reset() before it."
 )
@@ -24,26 +26,42 @@ def summary(known: Compilation) -> str:
         return ""
     ops = sum(len(one.ops) for one in known.graphs)
     breaks, again = sum(known.breaks.values()), sum(known.recompilations.values())
-    graphs = f"{counted(known.traced, 'graph')} traced"
-    shown = f"{counted(ops, 'op')} in the {counted(len(known.graphs), 'compiled graph')} of the last step"
-    return f"torch.compile: {graphs}, {counted(breaks, 'graph break')}, {counted(again, 'recompilation')}; {shown}"
+    graphs = translate("{graphs} traced", graphs=counted(known.traced, "graph"))
+    shown = translate(
+        "{ops} in the {graphs} of the last step",
+        ops=counted(ops, "op"),
+        graphs=counted(len(known.graphs), "compiled graph"),
+    )
+    return translate(
+        "torch.compile: {graphs}, {breaks}, {recompilations}; {shown}",
+        graphs=graphs,
+        breaks=counted(breaks, "graph break"),
+        recompilations=counted(again, "recompilation"),
+        shown=shown,
+    )
 
 
 def break_text(one: GraphBreak, count: int = 1) -> str:
     """A graph break in a sentence."""
-    at = "" if one.place is None else f" at {one.place}"
-    return f"Graph break{at}: {one.reason}{times(count)}."
+    at = "" if one.place is None else translate(" at {place}", place=place_text(one.place))
+    return translate("Graph break{at}: {reason}{times}.", at=at, reason=one.reason, times=times(count))
 
 
 def recompilation_text(one: Recompilation, count: int) -> str:
     """A recompilation in a sentence."""
     function = f"{one.function}, " if one.function else ""
-    return f"Compiled again: {function}{one.place}: {one.reason}{times(count)}."
+    return translate(
+        "Compiled again: {function}{place}: {reason}{times}.",
+        function=function,
+        place=place_text(one.place),
+        reason=one.reason,
+        times=times(count),
+    )
 
 
 def times(count: int) -> str:
     """How often something has happened, after it; empty for once."""
-    return f" ({count:,} times)" if count > 1 else ""
+    return translate(" ({count:,} times)", count=count) if count > 1 else ""
 
 
 def notes(known: Compilation) -> list[str]:
@@ -57,7 +75,7 @@ def earlier(known: Compilation) -> list[str]:
     """The sentence about compiled functions whose ops are not known, if there are any."""
     many = counted(len(known.earlier), "compiled function")
     it = "it" if len(known.earlier) == 1 else "them"
-    return [_EARLIER.format(many=many, it=it)] if known.earlier else []
+    return [translate(_EARLIER, many=many, it=it)] if known.earlier else []
 
 
 class CompiledParts:
@@ -85,8 +103,13 @@ class CompiledParts:
         self.notes = notes(known)
         for one in known.graphs:
             self.unknown.update([*one.ops, one.id])
-            self.rows |= {id: [Detail(term="value", text=_UNKNOWN)] for id in one.ops}
+            self.rows |= {id: [Detail(term=translate("value"), text=translate(_UNKNOWN))] for id in one.ops}
             many = counted(len(one.ops), "op")
-            self.rows[one.id] = [Detail(term="compiled by", text=f"{one.backend}, as a graph of {many}")]
+            self.rows[one.id] = [
+                Detail(
+                    term=translate("compiled by"),
+                    text=translate("{backend}, as a graph of {many}", backend=one.backend, many=many),
+                )
+            ]
             if one.ended is not None:
                 self.badges[one.id] = [Badge(kind="warning", text=break_text(one.ended))]

@@ -5,6 +5,7 @@ One box with a hundred arrows tells a reader nothing, and graphviz needs minutes
 
 from collections import Counter, defaultdict
 
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.ids import copy_id
 from nbgrad.widgets.description.schema import Description, Edge, Node, Problem
 
@@ -29,8 +30,8 @@ def split_hubs(description: Description) -> Description:
                 **whole,
                 "id": copy_id(source, number),
                 "scope": scope_of[edge["target"]],
-                "label": [*whole["label"], f"use {number} of {uses[source]:,}"],
-                "rule": whole["rule"] and f"{whole['rule']} in all",
+                "label": [*whole["label"], translate("use {number} of {uses:,}", number=number, uses=uses[source])],
+                "rule": whole["rule"] and translate("{whole} in all", whole=whole["rule"]),
             }
             if number > 1:
                 node = {**_without_numbers(node), "details": [], "value": None, "gradient": None, "badges": []}

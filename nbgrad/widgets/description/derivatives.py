@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from nbgrad.core.graph.cut_paths import Derivation
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.description.grouping import Group, grouped
 from nbgrad.widgets.description.schema import Description
@@ -126,10 +127,10 @@ def _label(row: _BackwardOps, which: list[Derivation], names: Mapping[int, str],
     told = dict.fromkeys([(_what(one, names), _by(one, names)) for one in which])
     if len(told) == 1:
         ((what, by),) = told
-        return f"∂{what}/∂{by}" if by else f"gradients of {what}"
+        return f"∂{what}/∂{by}" if by else translate("gradients of {what}", what=what)
     result = result or next((one.name for one in reversed(row.ops) if one.name), None)
     of = ", ".join(dict.fromkeys([what for what, _ in told]))
-    label = f"derivative of {of}" if of else "derivative"
+    label = translate("derivative of {of}", of=of) if of else "derivative"
     return f"{result} = {label}" if result else label
 
 

@@ -1,7 +1,6 @@
 """The details that a click on a node shows, row by row."""
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import dtype_name, text_of
 from nbgrad.core.graph.changes import Since
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.broadcast_sums import is_loss
 from nbgrad.widgets.description.changed_views import unknown_gradient
 from nbgrad.widgets.description.format import shape_text
@@ -20,14 +20,14 @@ from nbgrad.widgets.description.tensor_summary import FEW, amount
 from nbgrad.widgets.description.walk import StepContext
 
 _KINDS = {
-    "parameter": "parameter, which training changes",
-    "leaf": "tensor that needs a gradient",
-    "input": "input: data, which need no gradient",
-    "constant": "constant: it needs no gradient",
-    "outside": "computed before this graph was opened",
+    "parameter": message("parameter, which training changes"),
+    "leaf": message("tensor that needs a gradient"),
+    "input": message("input: data, which need no gradient"),
+    "constant": message("constant: it needs no gradient"),
+    "outside": message("computed before this graph was opened"),
 }
 
-_RESULTS = (
+_RESULTS = message(
     "several tensors in one box: name, shape and value are those of the first, and the gradient is the norm of all "
     "their gradients together"
 )
@@ -48,7 +48,9 @@ class NodeRest(NamedTuple):
         if (changed := self.walk.changed(record)) is not None:
             rows.append(
                 Detail(
-                    term="gradient", text=f"not only the sum of the gradients at its edges: {changed}", role="gradient"
+                    term=translate("gradient"),
+                    text=translate("not only the sum of the gradients at its edges: {changed}", changed=changed),
+                    role="gradient",
                 )
             )
         if (change := self.walk.changed_views.get(record.id)) is not None:
@@ -63,21 +65,32 @@ class NodeRest(NamedTuple):
 def details(record: Record, saved: Saved | None) -> list[Detail]:
     """The rows; those without a text are left out."""
     begin = [
-        ("name", record.name),
-        ("what", "a loss" if record.root and is_loss(record) else _KINDS.get(kind_of(record.kind, record.name))),
-        ("block", _block(record.scope)),
+        (translate("name"), record.name),
+        (translate("what"), _what(record)),
+        (translate("block"), _block(record.scope)),
     ]
-    results = [Detail(term="results", text=_RESULTS, role="results")] if record.several else []
+    results = [Detail(term=translate("results"), text=translate(_RESULTS), role="results")] if record.several else []
     rows = [
-        ("shape", shape_text(record.shape)),
+        (translate("shape"), shape_text(record.shape)),
         ("dtype", _dtype(record.dtype, record.device)),
         *[(name, setting_text(setting)) for name, setting in record.settings.items() if setting is not None],
-        *[(taken.name, f"the number {taken.literal}") for taken in record.inputs if taken.literal is not None],
+        *[
+            (taken.name, translate("the number {literal}", literal=taken.literal))
+            for taken in record.inputs
+            if taken.literal is not None
+        ],
     ]
     line = _source_line(record)
-    source = [] if line is None else [Detail(term="source", text=line, role="source")]
-    kept = [] if saved is None else [Detail(term="saved for the backward", text=str(saved))]
+    source = [] if line is None else [Detail(term=translate("source"), text=line, role="source")]
+    kept = [] if saved is None else [Detail(term=translate("saved for the backward"), text=str(saved))]
     return [*_written(begin), *results, *_written(rows), *source, *kept, *_since(record.since)]
+
+
+def _what(record: Record) -> str | None:
+    if record.root and is_loss(record):
+        return translate("a loss")
+    kind = _KINDS.get(kind_of(record.kind, record.name))
+    return None if kind is None else translate(kind)
 
 
 def _written(rows: Sequence[tuple[str, str | None]]) -> list[Detail]:
@@ -100,23 +113,22 @@ def _since(since: Since | None) -> list[Detail]:
         return []
     found: list[Detail] = []
     if since.what is not None:
-        text = f"as they are after {since.what}, which came later, at {since.place}"
-        found.append(Detail(term="values", text=text))
-    told = (
-        "not the gradient of this backward: it is the sum of several backwards without zero_grad() between them, or "
-        "it was clipped"
+        text = translate("as they are after {what}, which came later, at {place}", what=since.what, place=since.place)
+        found.append(Detail(term=translate("values"), text=text))
+    told = translate(
+        "not the gradient of this backward: it is the sum of several backwards without zero_grad() "
+        "between them, or it was clipped"
     )
     if since.grad is not None:
         found.append(Detail(term=".grad", text=f"{amount(since.grad, FEW)}: {told}", role="gradient"))
     if since.later is not None:
-        told = "it comes from later backwards, which were not recorded"
+        told = translate("it comes from later backwards, which were not recorded")
         found.append(Detail(term=".grad", text=f"{amount(since.later, FEW)}: {told}", role="gradient"))
     return found
 
 
-@cache
 def _dtype(dtype: torch.dtype, device: torch.device) -> str:
-    return f"{dtype_name(dtype)}, on {device}"
+    return translate("{dtype}, on {device}", dtype=dtype_name(dtype), device=device)
 
 
 def _block(scope: Scope | None) -> str | None:
@@ -129,4 +141,4 @@ def _source_line(record: Record) -> str | None:
         return None
     text = record.place.text
     cell = "" if record.earlier is None else f"{record.earlier}, "
-    return f"{cell}line {record.line}: {text}" if text else None
+    return translate("{cell}line {line}: {text}", cell=cell, line=record.line, text=text) if text else None

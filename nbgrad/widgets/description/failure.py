@@ -8,7 +8,9 @@ from nbgrad.core.engine.explanation import Explanation
 from nbgrad.core.engine.state import Scope as CoreScope
 from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Failure, Operand
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.ids import edge_id, node_id
 from nbgrad.widgets.description.schema import (
     Badge,
@@ -55,16 +57,16 @@ def with_failure(
             source = ids.get(operand.id or 0)
             if source is None:
                 source = node_id(len(nodes) + 1)
-                known = [Detail(term="shape and dtype", text=operand.what)]
+                known = [Detail(term=translate("shape and dtype"), text=operand.what)]
                 taken = plain_node(source, kind_of(operand.kind, operand.name), _operand_label(operand), known)
                 taken["scope"] = scope if operand.kind == "parameter" else None
                 nodes.append(taken)
             edges.append(plain_edge(edge_id(len(edges)), source, where, operand.input, operand.what))
         details = [Detail(term=one.input, text=one.what) for one in given]
         if failure.place is not None:
-            details.append(Detail(term="source", text=str(failure.place)))
-        details.append(Detail(term="error", text=failure.message))
-        node = plain_node(where, "failed", [failure.op, f"raised {ending.kind}"], details)
+            details.append(Detail(term=translate("source"), text=place_text(failure.place)))
+        details.append(Detail(term=translate("error"), text=failure.message))
+        node = plain_node(where, "failed", [failure.op, translate("raised {kind}", kind=ending.kind)], details)
         node["scope"] = scope
         node["op"] = failure.op if failure.op in description["ops"] else None
         nodes.append(node)
@@ -78,12 +80,16 @@ def with_failure(
             node["badges"] = [Badge(kind=badge, text=title), *node["badges"]]
     if not told:
         first = failure.message.partition("\n")[0].partition(": ")[0]
-        title = f"{failure.op} raised {ending.kind}: {first}. {begun}"
-    stopped = f"{ending.recorded} stopped here: {title}"
+        title = translate(
+            "{op} raised {kind}: {first}. {begun}", op=failure.op, kind=ending.kind, first=first, begun=begun
+        )
+    stopped = translate("{recorded} stopped here: {title}", recorded=ending.recorded, title=title)
     if failure.frame is not None:
-        stopped = (
-            f"{ending.recorded} stopped here. The gradients that had arrived are shown; no .grad changed. "
-            f"The backward of {title}"
+        stopped = translate(
+            "{recorded} stopped here. The gradients that had arrived are shown; no .grad changed. "
+            "The backward of {title}",
+            recorded=ending.recorded,
+            title=title,
         )
     return {
         **description,
@@ -98,10 +104,16 @@ def with_failure(
 def ending_text(ending: Ending) -> str:
     """An error outside of any op that ended the recording: the first line of its message, and where it was raised."""
     if ending.interrupted:
-        return f"{ending.recorded} was interrupted."
+        return translate("{recorded} was interrupted.", recorded=ending.recorded)
     first = clip(ending.message.strip().partition("\n")[0], _MESSAGE).rstrip(".")
-    said = f"{ending.recorded} raised {ending.kind}{': ' if first else ''}{first}"
-    return f"{said}." if ending.place is None else f"{said} ({ending.place})."
+    said = translate(
+        "{recorded} raised {kind}{more}{first}",
+        recorded=ending.recorded,
+        kind=ending.kind,
+        more=": " if first else "",
+        first=first,
+    )
+    return f"{said}." if ending.place is None else f"{said} ({place_text(ending.place)})."
 
 
 def ended(ending: Ending) -> Finding | None:
@@ -109,13 +121,27 @@ def ended(ending: Ending) -> Finding | None:
     failure = ending.failure
     if failure is None:
         return None if ending.interrupted else _raised(ending)
-    text = f"{failure.op} raised {ending.kind}{': ' if failure.message else ''}{failure.message}"
+    text = translate(
+        "{op} raised {kind}{more}{message}",
+        op=failure.op,
+        kind=ending.kind,
+        more=": " if failure.message else "",
+        message=failure.message,
+    )
     scope = () if failure.scope is None else failure.scope.path()
     kind: FindingKind = "inplace" if "in-place" in failure.message or "inplace" in failure.message else "failed"
     why = ending.explanation
     if why is None:
         return Finding(kind, text, id=failure.id, scope=scope, place=failure.place)
-    text = _with_reason(f"{failure.op} raised {ending.kind}: {_first_sentence(failure.message)}", why)
+    text = _with_reason(
+        translate(
+            "{op} raised {kind}: {first_sentence}",
+            op=failure.op,
+            kind=ending.kind,
+            first_sentence=_first_sentence(failure.message),
+        ),
+        why,
+    )
     return Finding(kind, text, why.remedy, failure.id, scope=scope, place=why.place or failure.place)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from nbgrad.core.translation import translate, translate_count
 from nbgrad.widgets.description.schema import Node
 
 
@@ -24,13 +25,18 @@ def shape_text(shape: Iterable[int]) -> str:
 
 
 def counted(many: int, what: str) -> str:
-    """A number of things: 1 op, 2 ops, 1,200 ops, 2 losses."""
-    return f"{many:,} {what}{'' if many == 1 else 'es' if what.endswith('s') else 's'}"
+    """A number of things: 1 op, 2 ops, 1,200 ops, 2 losses. The noun is a message, as a text of ``translate`` is."""
+    return translate_count(many, *plural(what))
+
+
+def plural(what: str) -> tuple[str, str]:
+    """The texts for one and for several things, with a place for their number."""
+    return f"{{count:,}} {what}", f"{{count:,}} {what}{'es' if what.endswith('s') else 's'}"
 
 
 def listed(words: list[str]) -> str:
     """Words as a list in a sentence: one, two and three."""
-    return " and ".join([*filter(None, [", ".join(words[:-1])]), *words[-1:]])
+    return translate(" and ").join([*filter(None, [", ".join(words[:-1])]), *words[-1:]])
 
 
 def lines_of(node: Node) -> list[str]:

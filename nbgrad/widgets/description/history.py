@@ -8,6 +8,7 @@ import numpy as np
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame, HistoryRecord
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.schema import Chart, Curve, Difference, Frame, History, Overlay
 
@@ -23,13 +24,12 @@ _WRITTEN = 12_000
 GUIDE = 1e-3
 """How far a step usually moves a parameter, relative to its size, if training goes well."""
 
-_UPDATES = (
+_UPDATES = message(
     "How much the optimizer step after each backward changed a parameter, relative to its size: ‖update‖ / ‖weight‖"
 )
 
-_GUIDED = (
-    f" The guide line is at {number(GUIDE)}, a common value: training far above it is often unstable, and far below it "
-    "slow."
+_GUIDED = message(
+    " The guide line is at {guide}, a common value: training far above it is often unstable, and far below it slow."
 )
 
 POINTS = 256
@@ -82,12 +82,22 @@ def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str],
     scale = _Scale(gradients[:, inner])
     written = range(len(records)) if gradients.size <= _WRITTEN else learned
     labels = [(ids[records[at].id], _whose(records[at])) for at in drawn]
-    some = "" if len(drawn) == len(learned) else f" Drawn are {len(drawn)} of {len(learned)}, from small ones to large."
-    about = "The norm of the gradient of each parameter"
-    charts = [_chart("gradient norm", about, _Scale(gradients[:, drawn], between=other), labels, some)]
+    some = (
+        ""
+        if len(drawn) == len(learned)
+        else translate(
+            " Drawn are {count} of {count2}, from small ones to large.", count=len(drawn), count2=len(learned)
+        )
+    )
+    about = translate("The norm of the gradient of each parameter")
+    charts = [_chart(translate("gradient norm"), about, _Scale(gradients[:, drawn], between=other), labels, some)]
     if np.isfinite(updates).any():
         empty = np.array([np.isnan(row).all() for row in updates])
-        charts.append(_chart("update / weight", _UPDATES, _Scale(updates, GUIDE, between=empty), labels, some))
+        charts.append(
+            _chart(
+                translate("update / weight"), translate(_UPDATES), _Scale(updates, GUIDE, between=empty), labels, some
+            )
+        )
     history = History(
         frames=[
             Frame(number=frame.number, title=str(frame), value=_value(frame), structure=structure)
@@ -100,7 +110,7 @@ def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str],
     norms = {records[at].id: ["" if np.isnan(norm) else number(norm) for norm in gradients[:, at]] for at in written}
     letters = scale.letters()
     low, high = number(scale.low), number(scale.high)
-    overlay = Overlay(key="history", label="history: gradient norm (log)", low=low, high=high, classes=[])
+    overlay = Overlay(key="history", label=translate("history: gradient norm (log)"), low=low, high=high, classes=[])
     return Past(history, norms, {records[at].id: letters[place] for place, at in enumerate(inner)}, [overlay])
 
 
@@ -131,9 +141,14 @@ def _loss(frames: list[HistoryFrame], losses: Losses, roots: list[str]) -> Chart
         )
         for column, (name, some) in enumerate(losses.items())
     ]
-    text = f"The number that each backward started from: from {number(low)} to {number(high)}{' (log)' if far else ''}."
+    text = translate(
+        "The number that each backward started from: from {low} to {high}{more}.",
+        low=number(low),
+        high=number(high),
+        more=" (log)" if far else "",
+    )
     return Chart(
-        title="loss",
+        title=translate("loss"),
         text=text,
         low=number(low),
         high=number(high),
@@ -156,7 +171,7 @@ def _spread(learned: list[int], gradients: Table) -> list[int]:
 
 
 def _value(frame: HistoryFrame) -> str:
-    return "" if frame.loss is None else f"value {number(frame.loss)}"
+    return "" if frame.loss is None else translate("value {loss}", loss=number(frame.loss))
 
 
 def _look(record: Record) -> tuple[str, str | None, tuple[int, ...]]:
@@ -220,11 +235,11 @@ class _Scale:
         """From where to where it goes."""
         known = self.table[np.isfinite(self.table)]
         if not known.size:
-            return "none of which is a number"
+            return translate("none of which is a number")
         if known.min() == known.max():
-            return f"always {number(float(known.max()))}"
+            return translate("always {float}", float=number(float(known.max())))
         low = min(self.low, float(known.min()))  # a zero stands where the smallest other number does
-        return f"from {number(low)} to {number(self.high)} (log)"
+        return translate("from {low} to {high} (log)", low=number(low), high=number(self.high))
 
     def heights(self, at: int) -> list[int | None]:
         """The heights of one column, in percent; None where there is no number."""
@@ -242,7 +257,7 @@ def _chart(title: str, about: str, scale: _Scale, labels: list[tuple[str, str]],
 
     ``some`` is the sentence that says how many are drawn, if there are more.
     """
-    guided = "" if scale.guide is None else _GUIDED
+    guided = "" if scale.guide is None else translate(_GUIDED, guide=number(GUIDE))
     return Chart(
         title=title,
         text=f"{about}, {scale}.{some}{guided}",
@@ -266,12 +281,12 @@ def _course(numbers: list[float]) -> str:
     """How they went, in words."""
     known = [one for one in numbers if np.isfinite(one)]
     if not known:
-        return "none"
+        return translate("none")
     first, last = known[0], known[-1]
-    text = f"{number(first)} to {number(last)}"
+    text = translate("{first} to {last}", first=number(first), last=number(last))
     if first and last and number(first) != number(last):
-        factor, word = (first / last, "smaller") if last < first else (last / first, "larger")
-        text += f", {number(factor)} times {word}"
+        factor, word = (first / last, translate("smaller")) if last < first else (last / first, translate("larger"))
+        text += translate(", {factor} times {word}", factor=number(factor), word=word)
     return text
 
 
@@ -283,8 +298,8 @@ def _differences(frames: list[HistoryFrame], structures: list[int]) -> list[Diff
         for after, now_frame in example.items():
             if 0 < abs(before - after) <= _COMPARED:
                 diff = was_frame.diff(now_frame)
-                lines = [f"only before: {record}" for record in diff.removed]
-                lines += [f"only after: {record}" for record in diff.added]
-                lines += [f"{was} became {now.shape}" for was, now in diff.reshaped]
+                lines = [translate("only before: {record}", record=record) for record in diff.removed]
+                lines += [translate("only after: {record}", record=record) for record in diff.added]
+                lines += [translate("{was} became {shape}", was=was, shape=now.shape) for was, now in diff.reshaped]
                 found.append(Difference(before=before, after=after, lines=lines[:200]))
     return found

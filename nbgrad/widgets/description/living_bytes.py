@@ -3,6 +3,7 @@
 from math import log10
 
 from nbgrad.core.graph.memory import PARTS, MemoryUse, Timeline, byte_text
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.schema import KeptBytes, MemoryTimeline
 
 _WORTH, _LARGE = 1 << 14, 1 << 10
@@ -29,7 +30,7 @@ def kept_bytes(memory: MemoryUse | None, ids: dict[int, str]) -> KeptBytes:
 
 def least_of(whole: bool) -> str:
     """The words before a number of bytes that may not be the ``whole``: torch does not show what some ops keep."""
-    return "" if whole else "at least "
+    return "" if whole else translate("at least ")
 
 
 def short_bytes(size: int) -> str:
@@ -51,19 +52,24 @@ def timeline(memory: MemoryUse | None, ids: dict[int, str], *, drawn: bool) -> t
     if memory is None or not worth_a_word(memory):
         return None, []
     least = least_of(memory.whole)
-    text = f"{least}{byte_text(memory.total)} kept for the backward"
+    text = translate("{least}{byte_text} kept for the backward", least=least, byte_text=byte_text(memory.total))
     if memory.allocated is not None:
-        text += f", and {byte_text(memory.allocated)} allocated on the GPU as it began"
+        text += translate(", and {byte_text} allocated on the GPU as it began", byte_text=byte_text(memory.allocated))
     moments = memory.timeline if drawn else Timeline()
     forward = Timeline([one for one in moments if not one.backward]).thinned(_COLUMNS)
     shown = [*forward, *Timeline([one for one in moments if one.backward]).thinned(_COLUMNS)]
     if (peak := moments.peak) is not None:
-        when = f"the backward of {peak.op}" if peak.backward else peak.op
-        text += f"; {least or 'at most '}{byte_text(peak.total)} live at once, at {when}"
+        when = translate("the backward of {op}", op=peak.op) if peak.backward else peak.op
+        text += translate(
+            "; {least}{byte_text} live at once, at {when}",
+            least=least or translate("at most "),
+            byte_text=byte_text(peak.total),
+            when=when,
+        )
     made = MemoryTimeline(
         text=text,
         line=moments.line,
-        parts=list(PARTS),
+        parts=[translate(part) for part in PARTS],
         ops=[one.op for one in shown],
         sizes=[[getattr(one, part) for one in shown] for part in PARTS],
         forward=len(forward),

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.repeats import same_ahead
 from nbgrad.widgets.description.text_metrics import clip
 
@@ -54,7 +55,7 @@ class Iteration(Scope):
     __slots__ = ("body", "lines", "number", "variant")
 
     def __init__(self, number: int, lines: str, body: str, variant: int, parent: Scope | None) -> None:
-        super().__init__(f"iteration {number:,} ({lines})", parent)
+        super().__init__(translate("iteration {number:,} ({lines})", number=number, lines=lines), parent)
         self.number = number
         self.lines = lines
         self.body = body
@@ -333,4 +334,8 @@ class _Found:
                 first, last = spans.get(code, (line, line))
                 spans[code] = min(first, line), max(last, line)
         texts = dict.fromkeys(str(a) if a == b else f"{a}-{b}" for a, b in sorted(spans.values()))
-        return f"line{'' if len(texts) == 1 and '-' not in min(texts) else 's'} {', '.join(texts)}"
+        return translate(
+            "line{plural} {names}",
+            plural="" if len(texts) == 1 and "-" not in min(texts) else "s",
+            names=", ".join(texts),
+        )

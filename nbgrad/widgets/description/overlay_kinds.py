@@ -9,6 +9,7 @@ from nbgrad.core.engine.faults import RAISES, Fault, line_of_error
 from nbgrad.core.engine.state import Switch
 from nbgrad.core.graph.plugins import COLOUR, OVERLAY_KINDS, OverlayKind
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.description.overlays import Levels, classes, linear, scaled
 from nbgrad.widgets.description.schema import Detail, Overlay
@@ -46,8 +47,12 @@ class AddedOverlays(NamedTuple):
                         raise
                     at = line_of_error(error, users=True)
                     made.notes.append(
-                        f"The overlay {kind.name!r} failed, so the picture does not have it: "
-                        f"{Fault.of(error, kind.name).error}{f', at {at}' if at else ''}."
+                        translate(
+                            "The overlay {name!r} failed, so the picture does not have it: {error}{more}.",
+                            name=kind.name,
+                            error=Fault.of(error, kind.name).error,
+                            more=translate(", at {at}", at=at) if at else "",
+                        )
                     )
         return made
 

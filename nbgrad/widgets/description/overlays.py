@@ -11,6 +11,7 @@ from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.slowest import Times
 from nbgrad.core.graph.stats import SAMPLE
 from nbgrad.core.graph.timing import TimedGraph
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.code import codes
 from nbgrad.widgets.description.format import duration, number
 from nbgrad.widgets.description.rank_overlays import buckets_of, rank_details, spreads_of
@@ -37,25 +38,33 @@ def overlays(graph: AutogradGraph, records: list[Record], saved: dict[int, Saved
     }
     step, known = graph.update, {record.id for record in records}
     updates = {} if step is None else {id: ratio for id, ratio in step.ratios.items() if id in known}
-    missing = "" if updates else "; no step was measured"
+    missing = "" if updates else translate("; no step was measured")
     seconds = {id: one.seconds for id, one in times_of(graph).items()}
     sizes = {id: float(kept.size) for id, kept in saved.items() if kept.size}
     found = [
-        scaled("gradient", "gradient norm (log)", norms, number, levels),
-        scaled("ratio", f"gradient to weight{missing} (log)", ratios, number, levels),
-        scaled("update", f"update to weight{_after(graph)} (log)", updates, number, levels),
-        scaled("saved", "bytes kept for the backward (log)", sizes, lambda size: byte_text(int(size)), levels),
-        scaled("time", f"{clock(records)}, forward and backward (log)", seconds, duration, levels),
-        scaled("spread", "spread of gradients over ranks (log)", spreads_of(graph), number, levels),
-        classes("bucket", "bucket", buckets_of(graph), levels),
+        scaled("gradient", translate("gradient norm (log)"), norms, number, levels),
+        scaled("ratio", translate("gradient to weight{missing} (log)", missing=missing), ratios, number, levels),
+        scaled("update", translate("update to weight{after} (log)", after=_after(graph)), updates, number, levels),
+        scaled(
+            "saved", translate("bytes kept for the backward (log)"), sizes, lambda size: byte_text(int(size)), levels
+        ),
+        scaled(
+            "time", translate("{clock}, forward and backward (log)", clock=clock(records)), seconds, duration, levels
+        ),
+        scaled("spread", translate("spread of gradients over ranks (log)"), spreads_of(graph), number, levels),
+        classes("bucket", translate("bucket"), buckets_of(graph), levels),
         classes("dtype", "dtype", {record.id: dtype_name(record.dtype) for record in records}, levels),
-        classes("device", "device", {record.id: str(record.device) for record in records}, levels),
+        classes("device", translate("device"), {record.id: str(record.device) for record in records}, levels),
     ]
     for at, own in enumerate(graph.overlays.values()):
         numbers = {id: value for id, value in own.numbers.items() if id in known}
         scale = scaled if own.log else linear
         found.append(scale(f"{OWN}{at}", own.name + " (log)" * own.log, numbers, number, levels))
     return [overlay for overlay in found if overlay is not None], levels
+
+
+PARTS = {"forward": message("forward"), "backward": message("backward")}
+"""The words for the parts of a time, by the field of ``Times``."""
 
 
 def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
@@ -71,24 +80,35 @@ def measured(graph: AutogradGraph, records: list[Record]) -> list[list[Detail]]:
             [Detail(term=one.name, text=number(one.numbers[record.id])) for one in own if record.id in one.numbers]
         )
         if (name := code.get(record.id)) is not None:
-            found[-1].append(Detail(term="in your code", text=name, role="code"))
+            found[-1].append(Detail(term=translate("in your code"), text=name, role="code"))
         if record.id in ranks:
             found[-1].append(ranks[record.id])
         if (ratio := ratios.get(record.id)) is not None:
             size = prod(record.shape)
-            part = f", of {SAMPLE:,} of {size:,} numbers" if size > SAMPLE else ""
-            text = f"changed it by {number(ratio)} of its norm{_after(graph)}{part}"
-            found[-1].append(Detail(term="step", text=text, role="gradient"))
+            part = translate(", of {SAMPLE:,} of {size:,} numbers", SAMPLE=SAMPLE, size=size) if size > SAMPLE else ""
+            text = translate(
+                "changed it by {ratio} of its norm{after}{part}", ratio=number(ratio), after=_after(graph), part=part
+            )
+            found[-1].append(Detail(term=translate("step"), text=text, role="gradient"))
         if (took := times.get(record.id)) is not None:
-            parts = [f"{part} {duration(seconds)}" for part, seconds in took._asdict().items() if seconds is not None]
-            text = f"{', '.join(parts)}; {took.seconds / whole:.1%} of all"
+            parts = [
+                f"{translate(PARTS[part])} {duration(seconds)}"
+                for part, seconds in took._asdict().items()
+                if seconds is not None
+            ]
+            text = translate("{names}; {seconds:.1%} of all", names=", ".join(parts), seconds=took.seconds / whole)
             found[-1].append(Detail(term=clock([record]), text=text))
     return found
 
 
 def clock(records: list[Record]) -> str:
     """The name of the measured time. Of a device with a queue of its own that is not CUDA, the CPU's part is known."""
-    return "time" if all(record.device.type in ("cpu", "cuda") for record in records) else "time on the CPU"
+    return translate("time") if is_whole(records) else translate("time on the CPU")
+
+
+def is_whole(records: list[Record]) -> bool:
+    """Whether the measured times have the part of the device, too."""
+    return all(record.device.type in ("cpu", "cuda") for record in records)
 
 
 def times_of(graph: AutogradGraph) -> dict[int, Times]:
@@ -100,7 +120,11 @@ def _after(graph: AutogradGraph) -> str:
     """After which backward the step was measured, if that was not the last one."""
     step = graph.update
     last = graph.frame
-    return "" if step is None or (last is not None and step.number == last.number) else f" after backward {step.number}"
+    return (
+        ""
+        if step is None or (last is not None and step.number == last.number)
+        else translate(" after backward {number}", number=step.number)
+    )
 
 
 def scaled(

@@ -5,6 +5,7 @@ from math import isfinite
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.graph.ranks import RankedBucket, RankedParameter, Ranks, numbers_text
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import counted, duration, number
 from nbgrad.widgets.description.schema import Detail
 
@@ -65,40 +66,72 @@ def rank_notes(graph: AutogradGraph) -> list[str]:
     except RuntimeError as error:
         return [f"{error}."]
     sent = sum(bucket.bytes for bucket in ranks.buckets)
-    text = f"Rank {ranks.rank} of {ranks.size}. It sent {byte_text(sent)} in {counted(len(ranks.buckets), 'bucket')}."
+    text = translate(
+        "Rank {rank} of {size}. It sent {byte_text} in {buckets}.",
+        rank=ranks.rank,
+        size=ranks.size,
+        byte_text=byte_text(sent),
+        buckets=counted(len(ranks.buckets), "bucket"),
+    )
     if ranks.widest.spread:
-        text += (
-            f" Before averaging, the gradients of the ranks had the norms {numbers_text(ranks.norms)}. Those of "
-            f"{ranks.widest.name} differ most, with a spread of {_spread(ranks.widest)}."
+        text += translate(
+            " Before averaging, the gradients of the ranks had the norms {numbers_text}. Those of "
+            "{name} differ most, with a spread of {spread}.",
+            numbers_text=numbers_text(ranks.norms),
+            name=ranks.widest.name,
+            spread=_spread(ranks.widest),
         )
     else:
-        text += " Before averaging, the gradients were equal in all ranks."
+        text += translate(" Before averaging, the gradients were equal in all ranks.")
     slow = max(ranks.buckets, key=lambda one: max(one.waits or (0.0,)))
     if slow.waits is not None and max(slow.waits) >= _NOTABLE:
-        text += f" In bucket {slow.number}, the others waited for rank {slow.last} up to {duration(max(slow.waits))}."
+        text += translate(
+            " In bucket {number}, the others waited for rank {last} up to {duration}.",
+            number=slow.number,
+            last=slow.last,
+            duration=duration(max(slow.waits)),
+        )
     return [text, *[f"{one[0].upper()}{one[1:]}{'' if one.endswith('?') else '.'}" for one in ranks.faults()]]
 
 
 def _named(bucket: RankedBucket) -> str:
     if bucket.number >= MANY:
-        return f"bucket {MANY} and later"
-    return f"bucket {bucket.number}, {byte_text(bucket.bytes)}"
+        return translate("bucket {MANY} and later", MANY=MANY)
+    return translate("bucket {number}, {byte_text}", number=bucket.number, byte_text=byte_text(bucket.bytes))
 
 
 def _spread(one: RankedParameter) -> str:
     if isfinite(one.spread):
         return number(one.spread)
-    return f"infinity, as they {'cancel out' if all(map(isfinite, one.norms)) else 'are not all finite'}"
+    return translate(
+        "infinity, as they {more}",
+        more=translate("cancel out") if all(map(isfinite, one.norms)) else translate("are not all finite"),
+    )
 
 
 def _parameter_text(one: RankedParameter) -> str:
     if not one.spread:
-        return f"equal gradients, of norm {number(one.average)}"
-    return f"norms {numbers_text(one.norms)}, average {number(one.average)}, spread {_spread(one)}"
+        return translate("equal gradients, of norm {average}", average=number(one.average))
+    return translate(
+        "norms {numbers_text}, average {average}, spread {spread}",
+        numbers_text=numbers_text(one.norms),
+        average=number(one.average),
+        spread=_spread(one),
+    )
 
 
 def _bucket_text(bucket: RankedBucket, ranks: Ranks) -> str:
-    text = f"bucket {bucket.number} of {len(ranks.buckets)}, {byte_text(bucket.bytes)}"
+    text = translate(
+        "bucket {number} of {count}, {byte_text}",
+        number=bucket.number,
+        count=len(ranks.buckets),
+        byte_text=byte_text(bucket.bytes),
+    )
     if bucket.last is None or not bucket.waits:
         return text
-    return f"{text}, waited for rank {bucket.last} up to {duration(max(bucket.waits))}"
+    return translate(
+        "{text}, waited for rank {last} up to {duration}",
+        text=text,
+        last=bucket.last,
+        duration=duration(max(bucket.waits)),
+    )

@@ -11,6 +11,7 @@ from nbgrad.core.graph.custom_overlay import path_of
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import counted, duration, number
 from nbgrad.widgets.description.loops import Iteration
 from nbgrad.widgets.description.overlays import clock, times_of
@@ -24,6 +25,10 @@ TELLING = ("gradient", "update")
 """The columns that say how large a gradient is."""
 
 _RANKED = ("op", "parameter", "leaf")
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def ranking(
@@ -49,18 +54,23 @@ def ranking(
     columns: list[tuple[str, str, dict[int, float], Callable[[float], str]]] = [
         (
             "gradient",
-            "Gradient",
+            translate("Gradient"),
             {one.id: one.gradient.norm for one in ranked if one.gradient is not None},
-            lambda norm: f"norm {number(norm)}",
+            lambda norm: translate("norm {norm}", norm=number(norm)),
         ),
-        ("update", "Update to weight", {} if step is None else dict(step.ratios), number),
-        ("size", "Numbers", {one.id: float(prod(one.shape)) for one in ranked}, lambda size: f"{int(size):,}"),
-        ("time", clock(ranked).replace("time", "Time", 1), {id: one.seconds for id, one in times.items()}, duration),
-        ("forward", "Forward", {id: one.forward for id, one in times.items() if one.forward}, duration),
-        ("backward", "Backward", {id: one.backward for id, one in times.items() if one.backward}, duration),
+        ("update", translate("Update to weight"), {} if step is None else dict(step.ratios), number),
+        (
+            "size",
+            translate("Numbers"),
+            {one.id: float(prod(one.shape)) for one in ranked},
+            lambda size: f"{int(size):,}",
+        ),
+        ("time", _capital(clock(ranked)), {id: one.seconds for id, one in times.items()}, duration),
+        ("forward", translate("Forward"), {id: one.forward for id, one in times.items() if one.forward}, duration),
+        ("backward", translate("Backward"), {id: one.backward for id, one in times.items() if one.backward}, duration),
         (
             "saved",
-            "Kept for the backward",
+            translate("Kept for the backward"),
             {id: float(one.size) for id, one in saved.items() if one.size},
             lambda size: byte_text(int(size)),
         ),
@@ -90,7 +100,9 @@ def ranking(
             for at, around in zip(kept, homes, strict=True)
         ],
         parents=_parents(homes, scope_id),
-        note=f"Of {counted(len(ranked), 'op')} and tensors only those at the ends of the columns are listed."
+        note=translate(
+            "Of {ops} and tensors only those at the ends of the columns are listed.", ops=counted(len(ranked), "op")
+        )
         if len(kept) < len(ranked)
         else "",
     )
@@ -114,7 +126,9 @@ def _name(record: Record, home: Scope | None) -> str:
     """The name with the path of the module; of an op of a loop also the numbers of the iterations around it."""
     if record.op is None:
         return record.full_name or record.kind
-    rounds = [f"iteration {one.number:,}" for one in outwards(home) if isinstance(one, Iteration)]
+    rounds = [
+        translate("iteration {number:,}", number=one.number) for one in outwards(home) if isinstance(one, Iteration)
+    ]
     title = f"{record.name} = {record.op.name}" if record.name else record.op.name
     return ", ".join([": ".join(filter(None, [path_of(record.scope), title])), *reversed(rounds)])
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from nbgrad.core.graph.memory import MemoryUse, byte_text
+from nbgrad.core.translation import translate
 
 
 class Saved(NamedTuple):
@@ -21,12 +22,12 @@ class Saved(NamedTuple):
     whole: bool
 
     def __str__(self) -> str:
-        least = "" if self.whole else "at least "
+        least = "" if self.whole else translate("at least ")
         parts = [f"{', '.join(self.names)}: {least}{byte_text(self.size)}"] if self.names else []
         if self.leaves:
-            parts.append(f"{', '.join(self.leaves)}: no bytes, because a leaf exists anyway")
+            parts.append(translate("{names}: no bytes, because a leaf exists anyway", names=", ".join(self.leaves)))
         if not parts:
-            return "nothing" if self.whole else "values that torch does not show"
+            return translate("nothing") if self.whole else translate("values that torch does not show")
         return "; ".join(parts)
 
 

@@ -10,6 +10,8 @@ description without these, and writes them for the drawn parts.
 
 from typing import Annotated, Literal, NotRequired, TypedDict
 
+from nbgrad.core.translation import SOURCE, language
+
 PYTHON_ONLY = "not sent to the front end"
 """Marks the fields that only the renderings in Python read."""
 
@@ -45,9 +47,10 @@ class Detail(TypedDict):
 
     term: str
     text: str  # may have several lines; to be shown preformatted when it has
-    role: NotRequired[Literal["code", "results", "gradient", "parts", "source"]]
+    role: NotRequired[Literal["code", "results", "gradient", "unknown", "parts", "source"]]
     # code: it names the tensor in the user's code; results: the op has several results; gradient: it tells how large a
-    # gradient is; parts: what is in a folded node; source: the line that called the op
+    # gradient is; unknown: it tells why a gradient is not known; parts: what is in a folded node; source: the line
+    # that called the op
 
 
 class Formula(TypedDict):
@@ -448,20 +451,25 @@ class Description(TypedDict):
     living: list[str]  # the node of each column of this
     ranking: Ranking
     questions: NotRequired[list[Question]]  # what the reader may still answer
+    language: NotRequired[str]  # of its texts, as "de"; left out for English
+    texts: NotRequired[dict[str, str]]  # those of the page in this language, by their English; only as it is sent
     unknown: Annotated[NotRequired[list[str]], PYTHON_ONLY]  # the nodes whose gradient the reader does not see yet
     kept: Annotated[NotRequired[KeptBytes], PYTHON_ONLY]
     beside: Annotated[NotRequired[dict[str, str]], PYTHON_ONLY]  # by node: the node beside which it stands
 
 
 def plain_description(version: int, name: str, summary: str) -> Description:
-    """A description of nothing."""
+    """A description of nothing, in the language of the texts that are made now."""
     history = History(frames=[], loss=None, charts=[], differences=[])
-    return Description(
+    made = Description(
         version=version, name=name, summary=summary, totals="", notes=[], stopped=False, nodes=[], edges=[], scopes=[],
         ops={}, formulas={}, steps=[], overlays=[], colour="", copies={}, twins={}, verdicts=[], problems=[],
         outcome="", checked=[], history=history, hidden=Hidden(reductions=[], nodes=[]), memory=None, living=[],
         ranking=Ranking(columns=[], rows=[], parents={}, note=""),
     )  # fmt: skip
+    if (spoken := language()) != SOURCE:
+        made["language"] = spoken
+    return made
 
 
 class Box(TypedDict):

@@ -13,6 +13,7 @@ from math import ceil, floor, log
 from typing import NamedTuple
 
 from nbgrad.core.engine.place import Place
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.grouping import Group, grouped
 from nbgrad.widgets.description.outline import LOOK
 from nbgrad.widgets.description.repeats import Run
@@ -267,9 +268,13 @@ class _SectionTexts:
         functions = list(dict.fromkeys([place.function for place in where if place.function]))
         lines = sorted({place.line for place in where})
         if straight and len({place.file for place in where}) == 1:
-            span = f"lines {lines[0]:,}-{lines[-1]:,}" if len(lines) > 1 else f"line {lines[0]:,}"
+            span = (
+                translate("lines {lines:,}-{lines2:,}", lines=lines[0], lines2=lines[-1])
+                if len(lines) > 1
+                else translate("line {lines:,}", lines=lines[0])
+            )
         else:
-            span = f"ops {self._numbers[first]:,}-{self._numbers[last]:,}"
+            span = translate("ops {numbers:,}-{numbers2:,}", numbers=self._numbers[first], numbers2=self._numbers[last])
         named = functions if 0 < len(functions) <= _FUNCTIONS else []
         return ", ".join([*named, span]), body
 

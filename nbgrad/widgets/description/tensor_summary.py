@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nbgrad.core.graph.stats import Stats
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import number, scalar
 from nbgrad.widgets.description.schema import Look
 
@@ -73,9 +74,9 @@ def look(stats: Stats) -> Look:
     if found["bars"] and stats.low is not None and stats.high is not None:
         found["low"], found["high"] = number(stats.low), number(stats.high)
         if stats.magnitudes:
-            found["low"] = f"magnitude {found['low']}"
+            found["low"] = translate("magnitude {found}", found=found["low"])
         if stats.sample is not None:
-            found["sample"] = f"{stats.sample:,} of {prod(stats.shape):,}"
+            found["sample"] = translate("{sample:,} of {prod:,}", sample=stats.sample, prod=prod(stats.shape))
     return found
 
 
@@ -134,7 +135,7 @@ def facts(stats: Stats) -> str:
     if stats.low is not None and stats.high is not None and stats.mean is not None:
         mean, ends = f"mean {number(stats.mean)}", f"min {number(stats.low)}, max {number(stats.high)}"
         if stats.magnitudes:
-            parts.append(f"magnitudes: {mean}, {ends}")
+            parts.append(translate("magnitudes: {mean}, {ends}", mean=mean, ends=ends))
         else:
             parts[0] += f", {mean}"
             parts.append(ends)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.description.schema import BadgeKind, Description
 
@@ -37,10 +38,18 @@ def grouped(modules: list[tuple[str, str]]) -> list[str]:
     (_, first), *others = modules
     names = ", ".join(name for name, _ in others[:GROUPED])
     more = ", ..." if len(others) > GROUPED else ""
-    return [f"{first}. So do {counted(len(others), 'other module')}: {names}{more}"]
+    return [
+        translate(
+            "{first}. So do {modules}: {names}{more}",
+            first=first,
+            modules=counted(len(others), "other module"),
+            names=names,
+            more=more,
+        )
+    ]
 
 
 def unlisted(found: list[Told]) -> list[str]:
     """The sentence about the findings that are not listed, if there are any."""
     left = len(found) - LISTED
-    return [f"({left:,} more findings are not listed)"] if left > 0 else []
+    return [translate("({left:,} more findings are not listed)", left=left)] if left > 0 else []

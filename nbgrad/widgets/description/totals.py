@@ -5,9 +5,10 @@ from math import prod
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.memory import MemoryUse
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import duration
 from nbgrad.widgets.description.living_bytes import least_of, short_bytes, worth_a_word
-from nbgrad.widgets.description.overlays import clock, times_of
+from nbgrad.widgets.description.overlays import is_whole, times_of
 
 _EXACT = 100_000
 """Of more numbers than this only the first digits are written."""
@@ -16,12 +17,18 @@ _EXACT = 100_000
 def totals(graph: AutogradGraph, records: list[Record], memory: MemoryUse | None) -> str:
     """The numbers in the parameters, the bytes kept for the backward and the time of all ops, as far as known."""
     learned = [prod(record.shape) for record in records if record.kind == "parameter"]
-    parts = [f"{short_count(sum(learned))} parameters"] if learned else []
+    parts = [translate("{short_count} parameters", short_count=short_count(sum(learned)))] if learned else []
     if times := times_of(graph):
-        kind = clock(records).removeprefix("time")
-        parts.append(f"{duration(sum(one.seconds for one in times.values()))}{kind}")
+        took = duration(sum(one.seconds for one in times.values()))
+        parts.append(took if is_whole(records) else translate("{took} on the CPU", took=took))
     if memory is not None and worth_a_word(memory):
-        parts.append(f"{least_of(memory.whole)}{short_bytes(memory.total)} kept for the backward")
+        parts.append(
+            translate(
+                "{least_of}{short_bytes} kept for the backward",
+                least_of=least_of(memory.whole),
+                short_bytes=short_bytes(memory.total),
+            )
+        )
     return ", ".join(parts)
 
 

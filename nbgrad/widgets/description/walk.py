@@ -14,6 +14,7 @@ import torch
 
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.broadcast_sums import whose_name
 from nbgrad.widgets.description.changed_views import changed_views
 from nbgrad.widgets.description.format import shape_text
@@ -120,7 +121,9 @@ class StepContext:
         alone = f"; {changed}" if changed is not None and due == 1 else ""
         told = f"{edge['gradient'] if came is None else _told(came)}{alone}"
         return {
-            "text": f"to {edge['input']}{f' ({whose})' if whose else ''}: {told}",
+            "text": translate(
+                "to {edge}{more}: {told}", edge=edge["input"], more=f" ({whose})" if whose else "", told=told
+            ),
             "came": told,
             "reduction": None if edge["reduction"] is None else edge["reduction"]["text"],
             "sum": _meeting(source, self._arrived.get(edge["id"], 1), due, changed),
@@ -143,8 +146,8 @@ class StepContext:
             return None
         now = _amount(total)
         if record.root:
-            return f"together with the gradient with which the backward began here, it is {now}"
-        return f"a hook made {now} of it"
+            return translate("together with the gradient with which the backward began here, it is {now}", now=now)
+        return translate("a hook made {now} of it", now=now)
 
     @cached_property
     def _along(self) -> dict[str, Stats]:
@@ -198,18 +201,20 @@ class StepContext:
 
 def _title(record: Record) -> str:
     op = record.op.name if record.op is not None else ""
-    line = f", line {record.line}" if record.line is not None else ""
-    cell = f" of {record.earlier}" if line and record.earlier is not None else ""
-    return f"the rule of {op}{line}{cell}"
+    line = translate(", line {line}", line=record.line) if record.line is not None else ""
+    cell = translate(" of {earlier}", earlier=record.earlier) if line and record.earlier is not None else ""
+    return translate("the rule of {op}{line}{cell}", op=op, line=line, cell=cell)
 
 
 def _incoming(record: Record, came: list[Stats]) -> str:
     assert record.gradient is not None
     if record.several and came and not record.root:
-        more = f"; and {len(came) - FEW:,} more" if len(came) > FEW else ""
-        return f"of its results, by their uses: {'; '.join(map(_told, came[:FEW]))}{more}"
+        more = translate("; and {count:,} more", count=len(came) - FEW) if len(came) > FEW else ""
+        return translate(
+            "of its results, by their uses: {names}{more}", names="; ".join(map(_told, came[:FEW])), more=more
+        )
     text = _told(record.gradient)
-    return f"{text}: the backward starts here" if record.root else text
+    return translate("{text}: the backward starts here", text=text) if record.root else text
 
 
 def _told(gradient: Stats) -> str:
@@ -256,13 +261,22 @@ def _meeting(source: Record, arrived: int, due: int, changed: str | None) -> str
     if due < 2:
         return None
     if source.several:
-        return f"use {arrived} of {due} of its results: " + (
-            "kept until the others arrive" if arrived < due else "all have arrived"
+        return translate("use {arrived} of {due} of its results: ", arrived=arrived, due=due) + (
+            translate("kept until the others arrive") if arrived < due else translate("all have arrived")
         )
     if arrived < due:
-        return f"path {arrived} of {due} that meet here: kept until the others arrive"
+        return translate(
+            "path {arrived} of {due} that meet here: kept until the others arrive", arrived=arrived, due=due
+        )
     if changed is not None:
-        return f"path {arrived} of {due}: all have arrived and are added; {changed}"
+        return translate(
+            "path {arrived} of {due}: all have arrived and are added; {changed}",
+            arrived=arrived,
+            due=due,
+            changed=changed,
+        )
     total = source.gradient
-    text = f"; the sum is {_amount(total)}" if total is not None else ""
-    return f"path {arrived} of {due}: all have arrived and are added{text}"
+    text = translate("; the sum is {amount}", amount=_amount(total)) if total is not None else ""
+    return translate(
+        "path {arrived} of {due}: all have arrived and are added{text}", arrived=arrived, due=due, text=text
+    )

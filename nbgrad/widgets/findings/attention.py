@@ -10,6 +10,7 @@ import torch
 
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.examination import Examination, literal
 from nbgrad.widgets.findings.located import located
@@ -49,20 +50,26 @@ def _attention(case: Examination, record: Record) -> Iterator[Finding]:
     if dim % len(shape) != len(shape) - 1:
         if len(users) > 1 or any(one.op is not None and one.op.name == "sum" for one in users):
             return  # slot attention divides by the sum
-        text = (
-            f"{record.run} goes along dim={dim} of {shape}, but {product.run} sums over the last dimension: the "
-            "weights "
-            f"of a query do not add up to 1."
+        text = translate(
+            "{run} goes along dim={dim} of {shape}, but {run2} sums over the last dimension: the "
+            "weights of a query do not add up to 1.",
+            run=record.run,
+            dim=dim,
+            shape=shape,
+            run2=product.run,
         )
-        yield located(record, "attention", text, "Use dim=-1")
+        yield located(record, "attention", text, translate("Use dim=-1"))
         return
     came, went = record.gradient, record.inputs[0].gradient
     if came is not None and went is not None and came.norm > 0 and went.norm < _BLIND * came.norm and shape[-1] > 2:
-        text = (
-            f"nearly every row of {record.run} is one-hot, so almost no gradient goes back to its scores: of norm "
-            f"{number(came.norm)} only {number(went.norm)}."
+        text = translate(
+            "nearly every row of {run} is one-hot, so almost no gradient goes back to its scores: of "
+            "norm {norm} only {norm2}.",
+            run=record.run,
+            norm=number(came.norm),
+            norm2=number(went.norm),
         )
-        remedy = "Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)"
+        remedy = translate("Divide the scores by the root of their dimension, as q @ k.transpose(-2, -1) / sqrt(d)")
         yield located(record, "attention", text, remedy, degree=came.norm / went.norm if went.norm else inf)
 
 
@@ -70,11 +77,16 @@ def _weighted(case: Examination, record: Record, dim: int) -> Iterator[Finding]:
     """A softmax of a matrix, whose weights get further dimensions before they are used: by a product, or a sum."""
     summed = _summed(case, record) if len(record.shape) == 2 else None
     if summed is not None and summed[0] != dim and record.shape[summed[0]] > 1:
-        text = (
-            f"{record.run} goes along dim={dim} of {record.shape}, but {summed[1].run} sums over dimension {summed[0]} "
-            f"of it: the weights there do not add up to 1."
+        text = translate(
+            "{run} goes along dim={dim} of {shape}, but {run2} sums over dimension {summed} of it: "
+            "the weights there do not add up to 1.",
+            run=record.run,
+            dim=dim,
+            shape=record.shape,
+            run2=summed[1].run,
+            summed=summed[0],
         )
-        yield located(record, "attention", text, f"Use dim={summed[0]}")
+        yield located(record, "attention", text, translate("Use dim={summed}", summed=summed[0]))
 
 
 def _summed(case: Examination, record: Record) -> tuple[int, Record] | None:
@@ -131,9 +143,13 @@ def _mask(case: Examination, record: Record) -> Iterator[Finding]:
     hidden = np.asarray(array, bool).all(axis=-1)
     if not hidden.any():
         return
-    what = "every score" if hidden.all() else f"all scores of {int(hidden.sum())} of {hidden.size} rows"
-    text = f"the mask of {record.run} hides {what}: the softmax after it cannot choose."
-    remedy = "Leave one score in each row; masked_fill hides where the mask is True"
+    what = (
+        translate("every score")
+        if hidden.all()
+        else translate("all scores of {total} of {size} rows", total=int(hidden.sum()), size=hidden.size)
+    )
+    text = translate("the mask of {run} hides {what}: the softmax after it cannot choose.", run=record.run, what=what)
+    remedy = translate("Leave one score in each row; masked_fill hides where the mask is True")
     yield located(record, "attention", text, remedy, degree=float(hidden.mean()))
 
 
@@ -144,11 +160,13 @@ def _turned(case: Examination) -> Iterator[Finding]:
         shown = _shown(case, record)
         for source, padding in batches:
             if shown is not None and _leaves(shown, padding):
-                text = (
-                    f"the mask of {record.run} leaves the padding of {source.full_name or 'the tokens'} "
-                    f"{source.shape}, and hides every token."
+                text = translate(
+                    "the mask of {run} leaves the padding of {full_name} {shape}, and hides every token.",
+                    run=record.run,
+                    full_name=source.full_name or translate("the tokens"),
+                    shape=source.shape,
                 )
-                yield located(record, "attention", text, "Turn it, as ~mask does")
+                yield located(record, "attention", text, translate("Turn it, as ~mask does"))
                 return
 
 

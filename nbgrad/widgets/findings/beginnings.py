@@ -13,6 +13,7 @@ from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.broadcast_sums import whose_name
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.findings import divergence
@@ -56,7 +57,10 @@ def beginnings(case: Examination) -> list[Finding]:
     elif first is not None and not hidden and _tells_more(first, found):
         return [_earlier(first, records, several=len(frames) > 1 or first.number > 1)]
     elif len(found) == 1 and lost > _NAMED:
-        found = [(record, f"{text}. It went on to {_reach(records, record, lost)}") for record, text in found]
+        found = [
+            (record, translate("{text}. It went on to {reach}", text=text, reach=_reach(records, record, lost)))
+            for record, text in found
+        ]
     if not learned:
         found = [(record, divergence.advised(record, text)) for record, text in found]
     return spoiled + [
@@ -86,10 +90,10 @@ def _placed(finding: Finding, first: FirstBad | None) -> Finding:
 
 def _earlier(first: FirstBad, records: list[Record], *, several: bool) -> Finding:
     """The finding about the beginning that the graph saw; the present numbers do not show it any more."""
-    which = f"in backward {first.number:,}, " if several else ""
+    which = translate("in backward {number:,}, ", number=first.number) if several else ""
     text, remedy = divergence.beginning(first)
     shown = next((record for record in records if record.id == first.id), None)
-    said = f"{first.what} begins {which}{text}"
+    said = translate("{what} begins {which}{text}", what=first.what, which=which, text=text)
     return Finding("nan", said, remedy, first.id, scope=path_of(shown), place=first.place)
 
 
@@ -105,8 +109,8 @@ def _reach(records: list[Record], first: Record, modules: int) -> str:
         may_be = record.value is None or _bad(record.value)  # its value may not be kept
         if may_be and not reached.isdisjoint(taken.source or 0 for taken in record.inputs):
             reached.add(record.id)
-    made = f"{counted(len(reached) - 1, 'tensor')} and " if len(reached) > 1 else ""
-    return f"{made}the gradients of {counted(modules, 'module')}"
+    made = translate("{tensors} and ", tensors=counted(len(reached) - 1, "tensor")) if len(reached) > 1 else ""
+    return translate("{made}the gradients of {modules}", made=made, modules=counted(modules, "module"))
 
 
 def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tuple[Record, str]]:
@@ -133,17 +137,35 @@ def _forward_beginnings(records: list[Record], unknown: set[int]) -> Iterator[tu
                 continue
             why = _cause(record, made, bad)
             if not why and given is not None:
-                why = f", or in {given.full_name or 'a constant'} {given.shape}, which led to it and no longer exists"
-            yield record, f"{bad} begins here, in the forward of {record.what}{why}"
+                why = translate(
+                    ", or in {full_name} {shape}, which led to it and no longer exists",
+                    full_name=given.full_name or translate("a constant"),
+                    shape=given.shape,
+                )
+            yield (
+                record,
+                translate("{bad} begins here, in the forward of {what}{why}", bad=bad, what=record.what, why=why),
+            )
 
 
 def _in_data(constant: Record, bad: str, records: list[Record]) -> str:
     """The text about a constant that holds what is not finite."""
     value = constant.value
     many = 0 if value is None else value.nan if bad == "NaN" else value.inf
-    user = next((f", which {one.run} uses" for one in records if constant.id in one.sources), "")
-    whole = f"{many:,} of the {prod(constant.shape):,} numbers of {called(constant)}{user}"
-    return f"{bad} begins in the data: {whole}, are {bad}. {divergence.CLEAN}"
+    user = next((translate(", which {run} uses", run=one.run) for one in records if constant.id in one.sources), "")
+    whole = translate(
+        "{many:,} of the {prod:,} numbers of {constant}{user}",
+        many=many,
+        prod=prod(constant.shape),
+        constant=called(constant),
+        user=user,
+    )
+    return translate(
+        "{bad} begins in the data: {whole}, are {bad}. {CLEAN}",
+        bad=bad,
+        whole=whole,
+        CLEAN=translate(divergence.CLEAN, check=divergence.CHECK),
+    )
 
 
 def _spoiled_since(records: list[Record], unknown: set[int]) -> set[int]:
@@ -199,7 +221,12 @@ def _backward_beginnings(records: list[Record]) -> Iterator[tuple[Record, str]]:
             if not nonfinite.passed_on(bad.lower(), [record.value, *_given(record, made)], record.settings):
                 whose = whose_name(taken.name, made[taken.source]) if taken.source in made else ""
                 given = f"{taken.name} ({whose})" if whose else taken.name
-                yield record, f"{bad} begins here, in the rule of {record.what} for {given}"
+                yield (
+                    record,
+                    translate(
+                        "{bad} begins here, in the rule of {what} for {given}", bad=bad, what=record.what, given=given
+                    ),
+                )
                 return
 
 
@@ -232,7 +259,7 @@ def grown(case: Examination) -> list[Finding]:
     text = divergence.grown(case.frames) if len(case.frames) > 1 else None
     if text is None:
         return []
-    return [located(next(iter(case.roots), None), "divergence", text, divergence.SMALLER)]
+    return [located(next(iter(case.roots), None), "divergence", text, translate(divergence.SMALLER))]
 
 
 def _bad(stats: Stats | None) -> str | None:

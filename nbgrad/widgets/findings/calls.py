@@ -6,10 +6,12 @@ from linecache import getlines
 from math import log2, sqrt
 
 from nbgrad.core.engine import source_text
-from nbgrad.core.engine.place import line_of
+from nbgrad.core.engine.place import Place
 from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.training import LoopCall
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.findings.divergence import alike
 from nbgrad.widgets.findings.examination import Examination, literal, takes_of
@@ -37,11 +39,15 @@ def rebound(case: Examination) -> Iterator[Finding]:
     if not rebound or case.optimizers:
         return
     (id, what, cut), *others = rebound
-    more = f" and {counted(len(others), 'other')}" if others else ""
-    remedy = "Change it in place: p -= lr * p.grad, inside no_grad()"
-    text = (
-        f"{what}{more} got gradients, and nothing has changed it: {cut.place} computes new numbers and binds a name to "
-        f"them. {remedy}"
+    more = translate(" and {others}", others=counted(len(others), "other")) if others else ""
+    remedy = translate("Change it in place: p -= lr * p.grad, inside no_grad()")
+    text = translate(
+        "{what}{more} got gradients, and nothing has changed it: {place} computes new numbers and "
+        "binds a name to them. {remedy}",
+        what=what,
+        more=more,
+        place=place_text(cut.place),
+        remedy=remedy,
     )
     yield Finding("no step", text, remedy, id if id in case.made else None, (what,), place=cut.place)
 
@@ -56,8 +62,14 @@ def uncalled(case: Examination) -> Iterator[Finding]:
     for file in files if case.evidence.trains() else ():
         for one in source_text.uncalled("".join(getlines(file))):
             if one.method in _UNCALLED:
-                text = f"{line_of(file, one.line)}, {one}"
-                yield Finding(_UNCALLED[one.method], text, f"write {one.written}()")
+                remedy = translate("write {written}()", written=one.written)
+                text = translate(
+                    "{place}, `{written}`, names the function and does not call it: {remedy}.",
+                    place=place_text(Place.at(file, one.line)),
+                    written=one.written,
+                    remedy=remedy,
+                )
+                yield Finding(_UNCALLED[one.method], text, remedy)
 
 
 def _slips(case: Examination) -> Iterator[tuple[str, str, LoopCall]]:
@@ -106,22 +118,31 @@ def _clips(calls: list[LoopCall], number: int, *, now: bool) -> Iterator[tuple[s
         before = [one.kind for one in calls[:at]]
         if not call.found:
             yield (
-                f"the clipping at {call.place} found no gradient: it comes before backward(), or after zero_grad().",
-                "Call it between backward() and step()",
+                translate(
+                    "the clipping at {place} found no gradient: it comes before backward(), or after zero_grad().",
+                    place=place_text(call.place),
+                ),
+                translate("Call it between backward() and step()"),
                 call,
             )
         elif not now:
             continue
         elif number and "unscale" not in before and _is_scaled(call, calls[at + 1 :]):
             yield (
-                f"the clipping at {call.place} clips gradients that still contain the factor of the GradScaler:",
-                "call scaler.unscale_(optimizer) first",
+                translate(
+                    "the clipping at {place} clips gradients that still contain the factor of the GradScaler:",
+                    place=place_text(call.place),
+                ),
+                translate("call scaler.unscale_(optimizer) first"),
                 call,
             )
         elif "step" in before and "step" not in [one.kind for one in calls[at + 1 :]] and "clip" not in before:
             yield (
-                f"the clipping at {call.place} comes after step(), which has used the gradients as they were.",
-                "Call it between backward() and step()",
+                translate(
+                    "the clipping at {place} comes after step(), which has used the gradients as they were.",
+                    place=place_text(call.place),
+                ),
+                translate("Call it between backward() and step()"),
                 call,
             )
 
@@ -133,8 +154,12 @@ def _clears(calls: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
         used = [one for one in calls[:at] if one.kind == "step" and one.optimizer is call.optimizer]
         if call.kind == "zero_grad" and call.optimizer is not None and steps and not used:
             yield (
-                f"zero_grad() at {call.place} clears the gradients that step() at {steps[0].place} should use.",
-                "Call zero_grad() before backward(), or after step()",
+                translate(
+                    "zero_grad() at {place} clears the gradients that step() at {step} should use.",
+                    place=place_text(call.place),
+                    step=place_text(steps[0].place),
+                ),
+                translate("Call zero_grad() before backward(), or after step()"),
                 call,
             )
             return
@@ -151,10 +176,13 @@ def _schedules(calls: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
     for call in calls:
         if call.kind == "schedule" and not call.found:
             yield (
-                f"the step of the scheduler at {call.place} comes before the first step of "
-                f"{call.optimizer and call.optimizer.name}: "
-                "the first rate of the schedule is never used.",
-                "Call scheduler.step() after optimizer.step()",
+                translate(
+                    "the step of the scheduler at {place} comes before the first step of {optimizer}: "
+                    "the first rate of the schedule is never used.",
+                    place=place_text(call.place),
+                    optimizer=call.optimizer and call.optimizer.name,
+                ),
+                translate("Call scheduler.step() after optimizer.step()"),
                 call,
             )
 
@@ -167,9 +195,14 @@ def _schedules_often(calls: list[LoopCall], steps: list[LoopCall]) -> Iterator[t
         taken = sum(one.optimizer is several[0].optimizer for one in steps)
         if taken >= _ROUNDS and len(several) >= 2 * taken and several[-1].backwards >= 2 * taken:
             yield (
-                f"the scheduler at {several[0].place} steps {len(several)} times in {taken} steps of its optimizer: "
-                "the rate falls faster than was meant.",
-                "Call scheduler.step() after optimizer.step(), as often",
+                translate(
+                    "the scheduler at {place} steps {count} times in {taken} steps of its optimizer: the "
+                    "rate falls faster than was meant.",
+                    place=place_text(several[0].place),
+                    count=len(several),
+                    taken=taken,
+                ),
+                translate("Call scheduler.step() after optimizer.step(), as often"),
                 several[0],
             )
 
@@ -193,9 +226,13 @@ def _drops(calls: list[LoopCall], taken: list[LoopCall]) -> Iterator[tuple[str, 
     if steps >= 2 and lost >= max(_ROUNDS, steps) and cleared is not None:
         call = next(one for one in reversed(calls) if one.kind == "zero_grad")
         yield (
-            f"zero_grad() at {call.place} drops gradients that no step has used: {lost} backwards for "
-            f"{counted(steps, 'step')}.",
-            "Call zero_grad() once, after step()",
+            translate(
+                "zero_grad() at {place} drops gradients that no step has used: {lost} backwards for {steps}.",
+                place=place_text(call.place),
+                lost=lost,
+                steps=counted(steps, "step"),
+            ),
+            translate("Call zero_grad() once, after step()"),
             call,
         )
 
@@ -209,9 +246,12 @@ def _unscaled(case: Examination, calls: list[LoopCall]) -> Iterator[tuple[str, s
         factors = [_factor(case, root, at) for at in range(len(root.inputs))]
         if any(one is not None and one >= _SCALE and log2(one).is_integer() for one in factors):
             yield (
-                f"step() at {step.place} uses gradients that still contain the factor of the loss, "
-                f"{max(one for one in factors if one is not None):g}.",
-                "Call scaler.step(optimizer) and scaler.update()",
+                translate(
+                    "step() at {place} uses gradients that still contain the factor of the loss, {value:g}.",
+                    place=place_text(step.place),
+                    value=max(one for one in factors if one is not None),
+                ),
+                translate("Call scaler.step(optimizer) and scaler.update()"),
                 step,
             )
 
@@ -248,11 +288,12 @@ def undivided(case: Examination) -> Iterator[Finding]:
         return
     if root.settings.get("reduction", "mean") != "mean" or _cleared_between(case, calls[0].backwards):
         return
-    text = (
-        f"each step uses the accumulated gradients of {count} backwards, but the loss is not divided by {count}: the "
-        f"steps are {count} times as large as those of one batch."
+    text = translate(
+        "each step uses the accumulated gradients of {count} backwards, but the loss is not divided "
+        "by {count}: the steps are {count} times as large as those of one batch.",
+        count=count,
     )
-    yield located(root, "accumulation", text, f"Divide the loss: (loss / {count}).backward()")
+    yield located(root, "accumulation", text, translate("Divide the loss: (loss / {count}).backward()", count=count))
 
 
 def _cleared_between(case: Examination, until: int) -> bool:
@@ -266,11 +307,18 @@ def kept_graphs(case: Examination) -> Iterator[Finding]:
     if len(living) < _ROUNDS or not case.roots:
         return
     root = case.roots[0]
-    name = root.name or "the loss"
+    name = root.name or translate("the loss")
     ops = sum(living.values()) if all(living.values()) else 0  # of those between recorded ones they were not counted
-    held = f", with {ops:,} ops" if ops else ""
-    text = (
-        f"the graphs of {counted(len(living), 'earlier backward')} are still alive{held}: a sum such as "
-        f"total += {name}, a list, or an attribute such as ctx.y keeps each of them, so memory grows with every step."
+    text = translate(
+        "the graphs of {backwards} are still alive{held}: a sum such as total += {name}, a list, or an attribute such "
+        "as ctx.y keeps each of them, so memory grows with every step.",
+        backwards=counted(len(living), "earlier backward"),
+        held=translate(", with {total:,} ops", total=ops) if ops else "",
+        name=name,
     )
-    yield located(root, "kept graphs", text, f"Keep numbers: {name}.item() for a sum or a list, detach() for a tensor")
+    yield located(
+        root,
+        "kept graphs",
+        text,
+        translate("Keep numbers: {name}.item() for a sum or a list, detach() for a tensor", name=name),
+    )

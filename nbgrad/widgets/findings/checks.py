@@ -19,7 +19,8 @@ from nbgrad.core.graph.known_findings import KnownFindings
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.silence import Silence
 from nbgrad.core.graph.stats import Stats
-from nbgrad.widgets.description.format import counted, number
+from nbgrad.core.translation import message, translate, translate_count
+from nbgrad.widgets.description.format import counted, listed, number
 from nbgrad.widgets.findings import calls, layers, progress
 from nbgrad.widgets.findings.examination import Compared, Examination
 from nbgrad.widgets.findings.guard import Guard
@@ -63,12 +64,12 @@ def checked(
     checks = []
     for row, (much, missing) in zip(CHECKS, looked, strict=True):
         if row.numbers and (without := case.evidence.without_numbers) is not None:
-            unread = f"{without} have no numbers"
+            unread = translate("{without} have no numbers", without=without)
             missing = "; ".join([missing, unread]) if much and missing else unread
         here = tuple([one for one in (*found, *failed) if one.kind in row.kinds])
         stopped = next((guard.failed[kind] for kind in row.kinds if kind in guard.failed), None)
         if stopped is not None:
-            missing = "; ".join(filter(None, [missing, f"the rule {stopped!r} failed"]))
+            missing = "; ".join(filter(None, [missing, translate("the rule {stopped!r} failed", stopped=stopped)]))
             much = much if here else ""
         quiet = tuple([one for one in silence.silenced if one.kind in row.kinds])
         checks.append(Check(row.name, row.kinds, much, missing, here, quiet))
@@ -83,19 +84,31 @@ def unchecked(why: str, found: list[Finding]) -> tuple[Check, ...]:
 
 
 def _rules(case: Examination) -> Looked:
-    return (f"{len(RULES)} rules looked through the graph", "") if case.records else ("", "nothing was recorded")
+    return (
+        (translate("{count} rules looked through the graph", count=len(RULES)), "")
+        if case.records
+        else ("", translate("nothing was recorded"))
+    )
 
 
 def _errors(case: Examination) -> Looked:
     graph, ops = case.graph, sum(record.op is not None for record in case.records)
-    ran = f"{counted(ops, 'op')} of the last backward and {counted(graph.backwards, 'backward')} ran"
+    ran = translate(
+        "{ops} of the last backward and {backwards} ran",
+        ops=counted(ops, "op"),
+        backwards=counted(graph.backwards, "backward"),
+    )
     if not graph.backwards:
-        ran = f"{counted(ops, 'op')} ran, without a backward"
-    ended = "; the user interrupted the rest" if graph.ending is not None and graph.ending.interrupted else ""
+        ran = translate("{ops} ran, without a backward", ops=counted(ops, "op"))
+    ended = (
+        translate("; the user interrupted the rest") if graph.ending is not None and graph.ending.interrupted else ""
+    )
     if not ops and not graph.backwards:
-        return "", "nothing was recorded"
+        return "", translate("nothing was recorded")
     if isinstance(graph, KnownFindings) and graph.compared:
-        return f"{ran}; {graph.compared} were compared with nbgrad's", graph.uncompared
+        return translate(
+            "{ran}; {compared} were compared with nbgrad's", ran=ran, compared=graph.compared
+        ), graph.uncompared
     return f"{ran}{ended}", ""
 
 
@@ -104,13 +117,18 @@ def _finite(case: Examination) -> Looked:
     values = [one.value for one in records if one.value is not None]
     gradients = [one.gradient for one in records if one.gradient is not None]
     if not values and not gradients:
-        return "", "no value and no gradient was kept"
+        return "", translate("no value and no gradient was kept")
     bad = sum(1 for one in (*values, *gradients) if not _is_finite(one))
     losses = [frame.loss for frame in frames if frame.loss is not None]
     parts = [counted(len(values), "value"), counted(len(gradients), "gradient")]
     parts += [counted(len(losses), "loss")] if losses else []
     bad += sum(not isfinite(loss) for loss in losses)
-    return f"{_listed(parts)}, of which {bad or 'none'} hold{'s' if bad == 1 else ''} NaN or Inf", ""
+    return translate(
+        "{listed}, of which {bad} hold{plural} NaN or Inf",
+        listed=listed(parts),
+        bad=bad or translate("none"),
+        plural="s" if bad == 1 else "",
+    ), ""
 
 
 def _is_finite(stats: Stats) -> bool:
@@ -119,28 +137,32 @@ def _is_finite(stats: Stats) -> bool:
 
 def _paths(case: Examination) -> Looked:
     if case.evidence.no_backward():
-        return "", "no backward ran"
+        return "", translate("no backward ran")
     reached = case.evidence.reached()
     got = [one for one in _learnable(case) if one.id in reached]
-    missing = Counter(_WORDS[one.kind] for one in case.unreached)
+    missing = Counter(translate(_WORDS[one.kind]) for one in case.unreached)
     rest = ", ".join(f"{many} {what}" for what, many in missing.items())
-    return f"{_tensors(got)} got a gradient{f'; without one: {rest}' if rest else ''}", ""
+    return translate(
+        "{tensors} got a gradient{more}",
+        tensors=_tensors(got),
+        more=translate("; without one: {rest}", rest=rest) if rest else "",
+    ), ""
 
 
 _WORDS = {
-    "frozen": "frozen",
-    "unused": "that no op used",
-    "no_grad": "inside no_grad()",
-    "draw": "of a distribution that was drawn from",
-    "checkpoint": "in a checkpoint",
-    "function": "of a Function",
-    "detached": "detached",
-    "no gradient": "behind an op without a gradient",
-    "elsewhere": "that does not lead to the loss",
-    "copied": "whose numbers alone are read",
-    "derivative": "on which a derivative in the loss does not depend",
-    "not asked": "that was not asked for",
-    "no backward": "without a backward",
+    "frozen": message("frozen"),
+    "unused": message("that no op used"),
+    "no_grad": message("inside no_grad()"),
+    "draw": message("of a distribution that was drawn from"),
+    "checkpoint": message("in a checkpoint"),
+    "function": message("of a Function"),
+    "detached": message("detached"),
+    "no gradient": message("behind an op without a gradient"),
+    "elsewhere": message("that does not lead to the loss"),
+    "copied": message("whose numbers alone are read"),
+    "derivative": message("on which a derivative in the loss does not depend"),
+    "not asked": message("that was not asked for"),
+    "no backward": message("without a backward"),
 }
 """The words for a tensor without a gradient, by ``Unreached.kind``."""
 
@@ -149,10 +171,16 @@ def _sizes(case: Examination) -> Looked:
     sizes = [one.size for one in case.judged.values()]
     gradients = [one.gradient.norm for one in _learnable(case) if one.gradient is not None]
     if sizes:
-        return f"{counted(len(sizes), 'module')} with a typical gradient {_range(sizes)}", ""
+        return translate(
+            "{modules} with a typical gradient {range}", modules=counted(len(sizes), "module"), range=_range(sizes)
+        ), ""
     if gradients:
-        return f"{counted(len(gradients), 'gradient')} outside of modules, with a norm {_range(gradients)}", ""
-    return "", "no backward ran" if case.evidence.no_backward() else "no gradient was kept"
+        return translate(
+            "{gradients} outside of modules, with a norm {range}",
+            gradients=counted(len(gradients), "gradient"),
+            range=_range(gradients),
+        ), ""
+    return "", translate("no backward ran") if case.evidence.no_backward() else translate("no gradient was kept")
 
 
 def _activations(case: Examination) -> Looked:
@@ -164,33 +192,43 @@ def _activations(case: Examination) -> Looked:
         if (traits.flat or traits.steepest is not None) and record.gradient.norm:
             found.append((record.op.name, passed.norm / record.gradient.norm))
     if not found:
-        return "", "no gradient came to an activation that can be off"
+        return "", translate("no gradient came to an activation that can be off")
     names = _counts(name for name, _ in found)
-    return f"{names}: the least of them passes on {min(share for _, share in found):.0%} of its gradient", ""
+    return translate(
+        "{names}: the least of them passes on {value:.0%} of its gradient",
+        names=names,
+        value=min(share for _, share in found),
+    ), ""
 
 
 def _optimizers(case: Examination) -> Looked:
     logs = case.optimizers
     if not logs:
-        return "", "no optimizer was called"
+        return "", translate("no optimizer was called")
     if not case.graph.closed:
         case.training.settle()
     reached = case.evidence.reached()
     got = [one for one in _learnable(case) if one.id in reached]
     ids = set[int]().union(*[log.ids for log in logs])
     held = sum(one.id in ids for one in got)
-    whose = _listed([f"{log.name} ({counted(log.steps, 'step')})" for log in logs])
+    whose = listed([f"{log.name} ({counted(log.steps, 'step')})" for log in logs])
     if not got:
-        return whose, "no parameter got a gradient" if case.graph.backwards else "no backward ran"
-    return f"{_tensors(got)} got a gradient, {held} of them held by {whose}", ""
+        return whose, translate("no parameter got a gradient") if case.graph.backwards else translate("no backward ran")
+    return translate(
+        "{tensors} got a gradient, {held} of them held by {whose}", tensors=_tensors(got), held=held, whose=whose
+    ), ""
 
 
 def _registered(case: Examination) -> Looked:
     modules = _modules(case.records)
     parameters = sum(one.kind == "parameter" for one in case.records)
     if not modules:
-        return "", "no module was called"
-    return f"{counted(len(modules), 'module')} with {counted(parameters, 'parameter')} that ops used", ""
+        return "", translate("no module was called")
+    return translate(
+        "{modules} with {parameters} that ops used",
+        modules=counted(len(modules), "module"),
+        parameters=counted(parameters, "parameter"),
+    ), ""
 
 
 _CALLS = {"unscale": "unscale_", "schedule": "scheduler.step", "clip": "clip"}
@@ -200,10 +238,10 @@ _CALLS = {"unscale": "unscale_", "schedule": "scheduler.step", "clip": "clip"}
 def _order(case: Examination) -> Looked:
     graph, training = case.graph, case.training
     if not graph.backwards:
-        return "", "no backward ran"
+        return "", translate("no backward ran")
     recent = list(training.recent)
     if not recent:
-        return "", "no optimizer, no scheduler and no clipping was called"
+        return "", translate("no optimizer, no scheduler and no clipping was called")
     before = [call.kind for call in recent if call.backwards == graph.recorded - 1]
     after = [call.kind for call in recent if call.backwards == graph.recorded]
     begin = max((at for at, kind in enumerate(before) if kind in ("step", "schedule")), default=-1)
@@ -212,69 +250,111 @@ def _order(case: Examination) -> Looked:
     names = [*names, "backward", *(_CALLS.get(kind, kind) for kind in after[: end + 1])]
     last = 0 if graph.frame is None else graph.frame.number
     names = [name for at, name in enumerate(names) if at == 0 or name != names[at - 1]]
-    return f"{', '.join(names)}, around backward {last:,}", ""
+    return translate("{names}, around backward {last:,}", names=", ".join(names), last=last), ""
 
 
 def _steps(case: Examination) -> Looked:
     rates = [
-        f"{log.name} (lr={number(group.last)}{f', weight_decay={number(group.decay)}' if group.decay else ''})"
+        translate(
+            "{name} (lr={last}{more})",
+            name=log.name,
+            last=number(group.last),
+            more=translate(", weight_decay={decay}", decay=number(group.decay)) if group.decay else "",
+        )
         for log in case.optimizers
         for group in log.groups
         if group.last is not None
     ]
     if not rates and not case.steps:
-        return "", "no step of an optimizer was seen"
-    by = f" by {_listed(list(dict.fromkeys(rates)))}" if rates else ""
+        return "", translate("no step of an optimizer was seen")
+    by = translate(" by {listed}", listed=listed(list(dict.fromkeys(rates)))) if rates else ""
     if not case.steps or case.typical_step is None:
-        return f"steps{by}", "none was measured, so their size is not judged"
-    looked = (
-        f"{counted(len(case.steps), 'measured step')}{by}, which typically changed the parameters by "
-        f"{number(case.typical_step)} of their size"
+        return translate("steps{by}", by=by), translate("none was measured, so their size is not judged")
+    looked = translate(
+        "{steps}{by}, which typically changed the parameters by {typical_step} of their size",
+        steps=counted(len(case.steps), "measured step"),
+        by=by,
+        typical_step=number(case.typical_step),
     )
     few = len(case.steps) < progress._STEPS
-    return looked, f"whether they are too small is judged from {progress._STEPS} measured steps on" if few else ""
+    return looked, translate(
+        "whether they are too small is judged from {STEPS} measured steps on", STEPS=progress._STEPS
+    ) if few else ""
 
 
 def _loss(case: Examination) -> Looked:
     losses, backwards = case.losses, case.graph.backwards
     if len(losses) < 2:
         if not backwards:
-            return "", "no backward ran"
-        many = "one backward" if backwards == 1 else f"{counted(len(losses), 'loss')} of {backwards:,} backwards known"
-        return "", f"{many} only: progress needs at least {progress._LONG}"
-    way = "fell" if losses[-1] < losses[0] else "rose" if losses[-1] > losses[0] else "went"
-    looked = f"the loss {way} from {number(losses[0])} to {number(losses[-1])} over {backwards:,} backwards"
+            return "", translate("no backward ran")
+        many = (
+            translate("one backward")
+            if backwards == 1
+            else translate(
+                "{losses} of {backwards:,} backwards known", losses=counted(len(losses), "loss"), backwards=backwards
+            )
+        )
+        return "", translate("{many} only: progress needs at least {LONG}", many=many, LONG=progress._LONG)
+    way = translate("fell" if losses[-1] < losses[0] else "rose" if losses[-1] > losses[0] else "went")
+    looked = translate(
+        "the loss {way} from {losses} to {losses2} over {backwards:,} backwards",
+        way=way,
+        losses=number(losses[0]),
+        losses2=number(losses[-1]),
+        backwards=backwards,
+    )
     return looked, "".join(_no_progress(case))[2:]
 
 
 def _no_progress(case: Examination) -> Iterable[str]:
     """Why a loss that does not fall would be no finding, each after "; "."""
     if case.graph.backwards < progress._LONG:
-        yield f"; whether it falls is judged from {progress._LONG} backwards on"
+        yield translate("; whether it falls is judged from {LONG} backwards on", LONG=progress._LONG)
     if not case.alone:
-        yield "; with several optimizers the loss of one may grow"
+        yield translate("; with several optimizers the loss of one may grow")
     elif not case.optimizers:
-        yield "; whether it falls is judged where an optimizer steps"
+        yield translate("; whether it falls is judged where an optimizer steps")
     elif len(case.comparisons) != 1:
-        yield f"; whether it falls is judged for one comparison with targets, here are {len(case.comparisons)}"
+        yield translate(
+            "; whether it falls is judged for one comparison with targets, here are {count}",
+            count=len(case.comparisons),
+        )
 
 
 def _targets(case: Examination) -> Looked:
     if not case.comparisons:
-        return "", "no loss compares predictions with targets"
+        return "", translate("no loss compares predictions with targets")
     said = [_compared(case, one) for one in case.comparisons[:_NAMED]]
     more = len(case.comparisons) - len(said)
-    return "; ".join([*said, *([f"and {more} more"] if more else [])]), ""
+    return "; ".join([*said, *([translate("and {more} more", more=more)] if more else [])]), ""
+
+
+_TAKES = {
+    "scores": message("scores"),
+    "probabilities": message("probabilities"),
+    "log-probabilities": message("log-probabilities"),
+    "values": message("values"),
+}
+"""The words for what a loss takes, by ``Compared.takes``."""
 
 
 def _compared(case: Examination, one: Compared) -> str:
-    name = "a difference" if one.loss.op is None or one.loss.op.name == "sub" else one.loss.op.name
+    name = translate("a difference") if one.loss.op is None or one.loss.op.name == "sub" else one.loss.op.name
     ends = [
         f"{what} {_range([stats.low, stats.high])}"
-        for what, stats in (("predictions", one.prediction.value), ("targets", case.stats(one.target)))
+        for what, stats in (
+            (translate("predictions"), one.prediction.value),
+            (translate("targets"), case.stats(one.target)),
+        )
         if stats is not None and stats.low is not None and stats.high is not None
     ]
-    return f"{name} takes {one.takes}{': ' if ends else ''}{_listed(ends)}"
+    return translate(
+        "{name} takes {takes}{more}{listed}",
+        name=name,
+        takes=translate(_TAKES[one.takes]),
+        more=": " if ends else "",
+        listed=listed(ends),
+    )
 
 
 def _inputs(case: Examination) -> Looked:
@@ -282,10 +362,12 @@ def _inputs(case: Examination) -> Looked:
     ranges = [(one.low, one.high) for record in inputs.values() if (one := case.stats(record)) is not None]
     ends = [end for pair in ranges for end in pair if end is not None]
     if not ends:
-        return "", "no layer takes a constant whose numbers are known"
+        return "", translate("no layer takes a constant whose numbers are known")
     trains = bool(case.optimizers) or case.graph.backwards > layers._ROUNDS
-    looked = f"{counted(len(inputs), 'input')} of the first layers, with numbers {_range(ends)}"
-    return looked, "" if trains else "their scale is judged in a training"
+    looked = translate(
+        "{inputs} of the first layers, with numbers {range}", inputs=counted(len(inputs), "input"), range=_range(ends)
+    )
+    return looked, "" if trains else translate("their scale is judged in a training")
 
 
 def _layers(case: Examination) -> list[Record]:
@@ -305,9 +387,9 @@ _OTHERS = ("batch_norm", "instance_norm", "softmax", "masked_fill")
 def _built(case: Examination) -> Looked:
     names = [record.op.name for record in case.records if record.op is not None and _is_built(record)]
     if not names:
-        return "", "no layer ran"
+        return "", translate("no layer ran")
     few = case.graph.backwards < layers._ROUNDS
-    return _counts(names), "whether units stay equal is judged from three backwards on" if few else ""
+    return _counts(names), translate("whether units stay equal is judged from three backwards on") if few else ""
 
 
 def _is_built(record: Record) -> bool:
@@ -318,37 +400,51 @@ def _is_built(record: Record) -> bool:
 def _modes(case: Examination) -> Looked:
     modules = [module for module in _modules(case.records).values() if module is not None]
     if not modules:
-        return "", "no module was called, or none exists any more"
+        return "", translate("no module was called, or none exists any more")
     training = sum(bool(getattr(module, "training", False)) for module in modules)
-    looked = f"{counted(training, 'module')} in train mode, {len(modules) - training} in eval mode"
+    looked = translate(
+        "{modules} in train mode, {count} in eval mode",
+        modules=counted(training, "module"),
+        count=len(modules) - training,
+    )
     steps = any(log.steps for log in case.optimizers)
-    return looked, "" if steps else "frozen parameters are looked for where an optimizer steps"
+    return looked, "" if steps else translate("frozen parameters are looked for where an optimizer steps")
 
 
 def _memory(case: Examination) -> Looked:
     earlier = case.graph.recorded - 2
     if earlier < calls._ROUNDS:
-        return "", f"{counted(case.graph.backwards, 'backward')} only: it takes {calls._ROUNDS + 2}"
+        return "", translate(
+            "{backwards} only: it takes {ROUNDS}",
+            backwards=counted(case.graph.backwards, "backward"),
+            ROUNDS=calls._ROUNDS + 2,
+        )
     if case.training.evaluates:
-        return "", "a step runs several backwards itself"
-    return f"of {earlier:,} earlier graphs {len(case.evidence.living()) or 'none'} still live", ""
+        return "", translate("a step runs several backwards itself")
+    return translate(
+        "of {earlier:,} earlier graphs {count} still live",
+        earlier=earlier,
+        count=len(case.evidence.living()) or translate("none"),
+    ), ""
 
 
 def _numpy(case: Examination) -> Looked:
     used = {source for record in case.records if record.place is not None for source in record.sources}
     constants = [record for record in case.records if record.kind == "constant" and record.id in used]
     if not constants:
-        return "", "no op used a constant"
+        return "", translate("no op used a constant")
     if not any(record.place is not None and record.place.text for record in case.records):
-        return "", "the source of the program is not known"
-    return f"{counted(len(constants), 'constant')} that ops used, by the lines that made them", ""
+        return "", translate("the source of the program is not known")
+    return translate(
+        "{constants} that ops used, by the lines that made them", constants=counted(len(constants), "constant")
+    ), ""
 
 
 def _broadcasts(case: Examination) -> Looked:
     if case.evidence.no_backward():
-        return "", "no backward ran"
+        return "", translate("no backward ran")
     undone = sum(taken.reduction is not None for record in case.records for taken in record.inputs)
-    return f"{counted(undone, 'stretched input')} in the last backward", ""
+    return translate("{inputs} in the last backward", inputs=counted(undone, "stretched input")), ""
 
 
 def _learnable(case: Examination) -> list[Record]:
@@ -358,7 +454,11 @@ def _learnable(case: Examination) -> list[Record]:
 def _tensors(records: list[Record]) -> str:
     """How many parameters there are, and leaves."""
     count = Counter(record.kind for record in records)
-    return _listed([counted(many, kind) for kind, many in count.items()]).replace("leafs", "leaves") or "no tensor"
+    said = [
+        translate_count(many, "{count:,} leaf", "{count:,} leaves") if kind == "leaf" else counted(many, "parameter")
+        for kind, many in count.items()
+    ]
+    return listed(said) or translate("no tensor")
 
 
 def _modules(records: list[Record]) -> dict[int, object]:
@@ -370,17 +470,17 @@ def _modules(records: list[Record]) -> dict[int, object]:
 
 def _counts(names: Iterable[str]) -> str:
     """How often each of the names comes: 3 linear, 1 relu."""
-    return _listed([f"{many} {name}" for name, many in Counter(names).items()])
+    return listed([f"{many} {name}" for name, many in Counter(names).items()])
 
 
 def _range(numbers: Iterable[float | None]) -> str:
     known = [one for one in numbers if one is not None]
     low, high = min(known), max(known)
-    return f"of {number(low)}" if low == high else f"from {number(low)} to {number(high)}"
-
-
-def _listed(parts: list[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return (
+        translate("of {low}", low=number(low))
+        if low == high
+        else translate("from {low} to {high}", low=number(low), high=number(high))
+    )
 
 
 CHECKS: tuple[CheckRow, ...] = (

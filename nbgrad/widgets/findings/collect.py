@@ -17,6 +17,7 @@ from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.silence import Silence
 from nbgrad.core.graph.thinned import KEPT, fewer
 from nbgrad.core.no_gc import uncollected
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.broadcast_sums import Suspicion, suspicions
 from nbgrad.widgets.description.failure import ended
 from nbgrad.widgets.description.format import counted
@@ -130,7 +131,11 @@ class Survey:
     @property
     def checkup(self) -> Checkup:
         """All checks, and what has to be said about them."""
-        left = [f"{counted(self.left_out, 'op')} of the middle were not looked at"] if self.left_out else []
+        left = (
+            [translate("{ops} of the middle were not looked at", ops=counted(self.left_out, "op"))]
+            if self.left_out
+            else []
+        )
         return Checkup((*self.checks, *self.outside.checks), (*self.mistakes, *self.outside.mistakes, *left))
 
 

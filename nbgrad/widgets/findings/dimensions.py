@@ -10,6 +10,7 @@ from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.findings.examination import Examination, takes_of
 from nbgrad.widgets.findings.located import located
 
@@ -54,15 +55,39 @@ def _reshaped(case: Examination, record: Record) -> tuple[str, str] | None:
     if rows and before[0] > 1:
         dim = before.index(rows[0])
         return (
-            f"{record.run} makes {after} of {before}: it keeps the order of the numbers in memory, so each of its "
-            f"{after[0]} rows has numbers of several of the {rows[0]} in dimension {dim}.",
-            f"Move that dimension to the front first: x.transpose(0, {dim}).reshape({after[0]}, ...)",
+            translate(
+                "{run} makes {after} of {before}: it keeps the order of the numbers in memory, so each "
+                "of its {after2} rows has numbers of several of the {rows} in dimension {dim}.",
+                run=record.run,
+                after=after,
+                before=before,
+                after2=after[0],
+                rows=rows[0],
+                dim=dim,
+            ),
+            translate(
+                "Move that dimension to the front first: x.transpose(0, {dim}).reshape({after}, ...)",
+                dim=dim,
+                after=after[0],
+            ),
         )
     if heads and (before[1], before[0]) in lost and after[1] * after[3] == before[2] and before[1] >= _FEW:
         return (
-            f"{record.run} makes {after} of {before}: each of its {after[1]} heads has the numbers of other places of "
-            f"the sequence, not a part of the numbers of each place.",
-            f"Write x.view({after[0]}, {after[2]}, {after[1]}, {after[3]}).transpose(1, 2)",
+            translate(
+                "{run} makes {after} of {before}: each of its {after2} heads has the numbers of other "
+                "places of the sequence, not a part of the numbers of each place.",
+                run=record.run,
+                after=after,
+                before=before,
+                after2=after[1],
+            ),
+            translate(
+                "Write x.view({after}, {after2}, {after3}, {after4}).transpose(1, 2)",
+                after=after[0],
+                after2=after[2],
+                after3=after[1],
+                after4=after[3],
+            ),
         )
     return None
 
@@ -85,11 +110,22 @@ def _last_step(case: Examination, record: Record) -> tuple[str, str] | None:
     time = 1 - dim
     if record.shape != (source.shape[time], source.shape[2]) or (first and source.shape[0] == source.shape[1]):
         return None  # it may be the last state, which looks like that
-    module = type(source.scope.module()).__name__ if isinstance(source.scope, ModuleScope) else "the module"
-    remedy = "Write out[:, -1]" if first else f"Make it {module}(..., batch_first=True), or write out[-1]"
+    module = type(source.scope.module()).__name__ if isinstance(source.scope, ModuleScope) else translate("the module")
+    remedy = (
+        translate("Write out[:, -1]")
+        if first
+        else translate("Make it {module}(..., batch_first=True), or write out[-1]", module=module)
+    )
     return (
-        f"{record.run} takes the last row of the batch, not the last step: dimension {dim} of {source.shape} is the "
-        f"batch for this {module}, which has batch_first={first}.",
+        translate(
+            "{run} takes the last row of the batch, not the last step: dimension {dim} of {shape} is the "
+            "batch for this {module}, which has batch_first={first}.",
+            run=record.run,
+            dim=dim,
+            shape=source.shape,
+            module=module,
+            first=first,
+        ),
         remedy,
     )
 
@@ -114,9 +150,14 @@ def _across(case: Examination, record: Record) -> tuple[str, str] | None:
     dim = record.settings.get("dim")
     if record.op.name in ("softmax", "log_softmax") and dim in (0, -2) and not _weights(case, record):
         return (
-            f"{record.run} goes along dim={dim} of {record.shape}, the batch: the numbers of a row do not add up to 1, "
-            "and each row depends on all others.",
-            "Use dim=1",
+            translate(
+                "{run} goes along dim={dim} of {shape}, the batch: the numbers of a row do not add up to "
+                "1, and each row depends on all others.",
+                run=record.run,
+                dim=dim,
+                shape=record.shape,
+            ),
+            translate("Use dim=1"),
         )
     norm = case.origin(case.source(record, 1)) if record.op.name == "div" else None
     while norm is not None and norm.op is not None and norm.op.name in ("clamp_min", "expand_as", "clamp", "add"):
@@ -127,8 +168,12 @@ def _across(case: Examination, record: Record) -> tuple[str, str] | None:
     if dims not in (0, (0,), [0]) or same is None or same is not case.source(record):
         return None
     return (
-        f"{record.run} divides by a norm along dim=0 of {record.shape}, the batch: each row depends on all others.",
-        "Use dim=1",
+        translate(
+            "{run} divides by a norm along dim=0 of {shape}, the batch: each row depends on all others.",
+            run=record.run,
+            shape=record.shape,
+        ),
+        translate("Use dim=1"),
     )
 
 
@@ -166,11 +211,17 @@ def batch_second(case: Examination) -> Iterator[Finding]:
             continue
         if all(one.prediction.shape[:1] == (rows,) and places not in one.prediction.shape for one in outputs):
             kind = type(module).__name__
-            text = (
-                f"{record.run} runs over the batch: {kind} has batch_first=False, so the first dimension of its input "
-                f"{given.shape} counts as time, but the loss has a row for each of these {rows}."
+            text = translate(
+                "{run} runs over the batch: {kind} has batch_first=False, so the first dimension of "
+                "its input {shape} counts as time, but the loss has a row for each of these {rows}.",
+                run=record.run,
+                kind=kind,
+                shape=given.shape,
+                rows=rows,
             )
-            yield located(record, "wrong dimension", text, f"Make it {kind}(..., batch_first=True)")
+            yield located(
+                record, "wrong dimension", text, translate("Make it {kind}(..., batch_first=True)", kind=kind)
+            )
 
 
 def classes_second(case: Examination) -> Iterator[Finding]:
@@ -180,11 +231,14 @@ def classes_second(case: Examination) -> Iterator[Finding]:
         named = one.loss.op is not None and one.loss.op.name == "cross_entropy"
         last = traits_of(maker.op).units == -1 or (maker.op is not None and _batch_first(maker) is not None)
         if named and last and len(shape) > 2 and one.target.shape == (shape[0], *shape[2:]):
-            text = (
-                f"{one.loss.run} takes dimension 1 of {shape} for the classes, but {maker.run} makes them in the last "
-                "one: the scores of a class are those of a place."
+            text = translate(
+                "{loss} takes dimension 1 of {shape} for the classes, but {maker} makes them in the last one: the "
+                "scores of a class are those of a place.",
+                loss=one.loss.run,
+                shape=shape,
+                maker=maker.run,
             )
-            remedy = "Write logits.transpose(1, -1), or logits.flatten(0, -2) and target.flatten()"
+            remedy = translate("Write logits.transpose(1, -1), or logits.flatten(0, -2) and target.flatten()")
             yield located(one.loss, "wrong dimension", text, remedy)
 
 
@@ -198,8 +252,12 @@ def pixels(case: Examination) -> Iterator[Finding]:
         (rows, *sides, channels), user = base.shape, next(iter(case.uses.get(record.id, ())), None)
         if record.shape != (rows, channels, *sides) or channels in sides or user is None or sides[0] < _FEW:
             continue
-        text = (
-            f"{user.run} takes {record.name or 'images'} {record.shape}, a view of {tuple(base.shape)}: it keeps the "
-            "order of the numbers in memory, so each channel has pixels of all channels."
+        text = translate(
+            "{run} takes {name} {shape}, a view of {before}: it keeps the order of the numbers in memory, so each "
+            "channel has pixels of all channels.",
+            run=user.run,
+            name=record.name or translate("images"),
+            shape=record.shape,
+            before=tuple(base.shape),
         )
-        yield located(user, "wrong dimension", text, "Write x.permute(0, 3, 1, 2)")
+        yield located(user, "wrong dimension", text, translate("Write {code}", code="x.permute(0, 3, 1, 2)"))

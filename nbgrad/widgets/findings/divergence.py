@@ -10,8 +10,11 @@ from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.optimizers import LOOP
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import counted, number
+from nbgrad.widgets.findings.located import a_kind
 
 _FAR = 1e3
 """A loss has grown without bound if it is at least this many times as large as before."""
@@ -28,17 +31,17 @@ _SHORT = 2
 _BEYOND = 0.5
 """A step that changes parameters by more than this fraction of their size spoils most of what they had learned."""
 
-SMALLER = "Try a smaller learning rate, inputs of a size near 1, or nn.utils.clip_grad_norm_()."
+SMALLER = message("Try a smaller learning rate, inputs of a size near 1, or nn.utils.clip_grad_norm_().")
 """The remedy for steps that are too large."""
 
 CHECK = "assert torch.isfinite(x).all()"
-CLEAN = f"Clean the data, and check them before the model: {CHECK}"
-"""The advice for data that hold a NaN or an Inf."""
+CLEAN = message("Clean the data, and check them before the model: {check}")
+"""The advice for data that hold a NaN or an Inf, with a place for CHECK."""
 
 ALL = "%%autograd --every 1"
 """The option that records the steps of a loop that a graph lets pass."""
 
-STOP = "nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that made it."
+STOP = message("nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that made it.")
 """The advice that finds the op of an earlier backward."""
 
 
@@ -60,50 +63,113 @@ def spoiled(
     """
     first, *others = bad
     what = "NaN" if any(record.value is not None and record.value.nan for record in bad) else "Inf"
-    more = f" and {counted(len(others), 'other')}" if others else ""
-    where = f"{what} is in {_called(first)}{more}"
+    more = translate(" and {others}", others=counted(len(others), "other")) if others else ""
+    where = translate("{what} is in {called}{more}", what=what, called=_called(first), more=more)
     if known is not None and known.phase == "unrecorded":
         lost = next((one for one in losses if one.value is not None and not isfinite(one.value)), None)
-        since = f"one of the backwards between {frames[0].number:,} and {known.number + 1:,}, which"
+        since = translate(
+            "one of the backwards between {number:,} and {number2:,}, which",
+            number=frames[0].number,
+            number2=known.number + 1,
+        )
         if lost is not None and lost.number <= known.number:
-            since = f"backward {lost.number:,} at {lost.place}, whose loss was {number(lost.value or 0.0)}. It"
-        return f"{where} since {since} was not recorded: {ALL} records each one. {STOP}", ALL
+            since = translate(
+                "backward {number:,} at {place}, whose loss was {value}. It",
+                number=lost.number,
+                place=place_text(lost.place),
+                value=number(lost.value or 0.0),
+            )
+        return translate(
+            "{where} since {since} was not recorded: {ALL} records each one. {STOP}",
+            where=where,
+            since=since,
+            ALL=ALL,
+            STOP=translate(STOP),
+        ), ALL
     if known is not None and known.phase != "step" and known.op is not None:
         loss = next((frame.loss for frame in frames if frame.number == known.number), None)
-        whose = "" if loss is None else f", whose loss was {number(loss)}"
+        whose = "" if loss is None else translate(", whose loss was {loss}", loss=number(loss))
         text, remedy = beginning(known)
-        return f"{where} since the step after backward {known.number:,}{whose}: it began {text}", remedy
+        return translate(
+            "{where} since the step after backward {number:,}{whose}: it began {text}",
+            where=where,
+            number=known.number,
+            whose=whose,
+            text=text,
+        ), remedy
     at = _first_bad(frames)
     if at is None:
         before = frames[-2].number
         if before == frames[-1].number - 1:
-            text = f"{where} since the step after backward {before:,}, whose gradients were finite: the step made it."
+            text = translate(
+                "{where} since the step after backward {before:,}, whose gradients were finite: the step made it.",
+                where=where,
+                before=before,
+            )
             return text, None
-        return f"{where} since one of the steps after backward {before:,}, which was finite. {STOP}", STOP
+        return translate(
+            "{where} since one of the steps after backward {before:,}, which was finite. {STOP}",
+            where=where,
+            before=before,
+            STOP=translate(STOP),
+        ), translate(STOP)
     frame = frames[at]
     if at and frames[at - 1].number != frame.number - 1:
-        since = f"between backward {frames[at - 1].number:,}, which was finite, and backward {frame.number:,}"
-        return f"{where} since one of the steps {since}, which was not. {STOP}", STOP
-    return f"{where} since the step after backward {frame.number:,}, {_began(frame, frames, records)}. {STOP}", STOP
+        since = translate(
+            "between backward {number:,}, which was finite, and backward {number2:,}",
+            number=frames[at - 1].number,
+            number2=frame.number,
+        )
+        return translate(
+            "{where} since one of the steps {since}, which was not. {STOP}",
+            where=where,
+            since=since,
+            STOP=translate(STOP),
+        ), translate(STOP)
+    return translate(
+        "{where} since the step after backward {number:,}, {began}. {STOP}",
+        where=where,
+        number=frame.number,
+        began=_began(frame, frames, records),
+        STOP=translate(STOP),
+    ), translate(STOP)
 
 
 def beginning(known: FirstBad) -> tuple[str, str | None]:
     """Where a NaN or an Inf began, in words, and the remedy."""
-    where = "" if known.place is None else f" at {known.place}"
+    where = "" if known.place is None else translate(" at {place}", place=place_text(known.place))
     if known.op is None:
-        made = "the step, whose gradients were finite" if known.phase == "step" else "its backward"
-        remedy = SMALLER if known.phase == "step" else STOP
-        return f"in {made}. {remedy}", remedy
+        made = (
+            translate("the step, whose gradients were finite") if known.phase == "step" else translate("its backward")
+        )
+        remedy = translate(SMALLER if known.phase == "step" else STOP)
+        return translate("in {made}. {remedy}", made=made, remedy=remedy), remedy
     if known.phase == "data":
-        name = known.name or "an input"
-        return f"in its data: {name}, which {known.op} uses{where}, held it ({known.cause}). {CLEAN}", CHECK
-    remedy = remedy_of(known.op) or STOP
-    advice = remedy if remedy in (STOP, SMALLER) else f"{_RANGE} {remedy}"
+        name = known.name or translate("an input")
+        return translate(
+            "in its data: {name}, which {op} uses{where}, held it ({cause}). {CLEAN}",
+            name=name,
+            op=known.op,
+            where=where,
+            cause=known.cause,
+            CLEAN=translate(CLEAN, check=CHECK),
+        ), CHECK
+    usual = remedy_of(known.op) or STOP
+    remedy = translate(usual)
+    advice = remedy if usual in (STOP, SMALLER) else f"{translate(_RANGE)} {remedy}"
     if known.phase == "backward":
-        given = f" for {known.name}" if known.name else ""
-        return f"in its backward, in the rule of {known.op}{where}{given}. {advice}", remedy
+        given = translate(" for {name}", name=known.name) if known.name else ""
+        return translate(
+            "in its backward, in the rule of {op}{where}{given}. {advice}",
+            op=known.op,
+            where=where,
+            given=given,
+            advice=advice,
+        ), remedy
     why = f": {known.cause}" if known.cause else ""
-    return f"in its forward, in {known.op}{where}{why}. {advice}", remedy
+    return translate(
+        "in its forward, in {op}{where}{why}. {advice}", op=known.op, where=where, why=why, advice=advice
+    ), remedy
 
 
 _LOG, _ROOT, _QUOTIENT = "x.clamp(min=1e-8).log()", "(x + 1e-8).sqrt()", "x / (y + 1e-8)"
@@ -120,7 +186,7 @@ _REMEDIES = {
 """The usual remedy by the op that made a NaN or an Inf."""
 
 
-_RANGE = "Keep the numbers there in range, as in"
+_RANGE = message("Keep the numbers there in range, as in")
 
 
 def remedy_of(op: str) -> str | None:
@@ -133,11 +199,11 @@ def advised(record: Record, text: str) -> str:
     remedy = None if record.op is None else remedy_of(record.op.name)
     if remedy is None:
         return text
-    return f"{text}. {remedy}" if remedy is SMALLER else f"{text}. {_RANGE} {remedy}"
+    return f"{text}. {translate(SMALLER)}" if remedy is SMALLER else f"{text}. {translate(_RANGE)} {remedy}"
 
 
 def _called(record: Record) -> str:
-    return f"{record.full_name or f'a {record.kind}'} {record.shape}"
+    return f"{record.full_name or a_kind(record)} {record.shape}"
 
 
 def _first_bad(frames: Sequence[HistoryFrame]) -> int | None:
@@ -165,13 +231,15 @@ def finite(frame: HistoryFrame) -> bool:
 def _began(frame: HistoryFrame, frames: Sequence[HistoryFrame], records: list[Record]) -> str:
     """The text about the place in the first bad backward where the bad number began."""
     if frame.loss is None:
-        return "whose gradients were not finite"
+        return translate("whose gradients were not finite")
     if not isfinite(frame.loss):
         one = held(frames, records)
-        already = "" if one is None else f", with {_called(one)}, which held it already"
-        return f"whose loss was {number(frame.loss)}: it began in its forward{already}"
+        already = "" if one is None else translate(", with {called}, which held it already", called=_called(one))
+        return translate(
+            "whose loss was {loss}: it began in its forward{already}", loss=number(frame.loss), already=already
+        )
     rule = _rule(frame, records) if alike(frame, frames[-1]) else ""
-    return f"whose loss was {number(frame.loss)}: it began in its backward{rule}"
+    return translate("whose loss was {loss}: it began in its backward{rule}", loss=number(frame.loss), rule=rule)
 
 
 def _rule(frame: HistoryFrame, records: list[Record]) -> str:
@@ -183,7 +251,7 @@ def _rule(frame: HistoryFrame, records: list[Record]) -> str:
             users[source].append(record)
     for id in reversed(norms):
         if not isfinite(norms[id]) and users[id] and all(isfinite(norms[user.id]) for user in users[id]):
-            return f", in the rule of {' or '.join([user.run for user in users[id]])}"
+            return translate(", in the rule of {names}", names=translate(" or ").join([user.run for user in users[id]]))
     return ""
 
 
@@ -212,9 +280,14 @@ def grown(frames: Sequence[HistoryFrame]) -> str | None:
     if not far or len(finite) - start < (_RUN if sound else _SHORT):
         return _leapt(known, [loss for _, loss in finite]) if sound else None
     (since, least), (until, most) = finite[start], finite[-1]
-    return (
-        f"the loss has grown from {number(least)} in backward {since:,} to {number(most)} in backward {until:,}: each "
-        f"step goes further than the one before. {SMALLER}"
+    return translate(
+        "the loss has grown from {least} in backward {since:,} to {most} in backward {until:,}: each "
+        "step goes further than the one before. {SMALLER}",
+        least=number(least),
+        since=since,
+        most=number(most),
+        until=until,
+        SMALLER=translate(SMALLER),
     )
 
 
@@ -227,10 +300,16 @@ def _leapt(frames: Sequence[HistoryFrame], losses: list[float]) -> str | None:
             continue
         moved = sorted(one.update for one in frames[at - 1].parameters if one.update is not None)
         if moved and moved[len(moved) // 2] > _BEYOND:
-            return (
-                f"the loss has grown from {number(losses[at - 1])} in backward {frames[at - 1].number:,} to "
-                f"{number(losses[at])} in backward {frames[at].number:,} and stays as large: the step between them "
-                f"changed a typical parameter by {number(moved[len(moved) // 2])} times its size. {SMALLER}"
+            return translate(
+                "the loss has grown from {losses} in backward {number:,} to {losses2} in backward "
+                "{number2:,} and stays as large: the step between them changed a typical parameter "
+                "by {moved} times its size. {SMALLER}",
+                losses=number(losses[at - 1]),
+                number=frames[at - 1].number,
+                losses2=number(losses[at]),
+                number2=frames[at].number,
+                moved=number(moved[len(moved) // 2]),
+                SMALLER=translate(SMALLER),
             )
     return None
 

@@ -7,6 +7,7 @@ from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import outwards
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.findings.examination import Examination
 from nbgrad.widgets.findings.located import located
 
@@ -29,11 +30,12 @@ def evaluating(records: list[Record]) -> Iterator[Finding]:
             continue
         told.add(id(outer[-1]))
         name = type(outer[-1]).__name__
-        text = (
-            f"{name} learns in eval mode: this normalization uses its running statistics, which do not change, and "
-            f"dropout drops nothing."
+        text = translate(
+            "{name} learns in eval mode: this normalization uses its running statistics, which do "
+            "not change, and dropout drops nothing.",
+            name=name,
         )
-        yield located(record, "eval mode", text, f"Call train() on the {name} before training")
+        yield located(record, "eval mode", text, translate("Call train() on the {name} before training", name=name))
 
 
 def _dropless(records: list[Record]) -> Iterator[Finding]:
@@ -54,8 +56,8 @@ def _dropless(records: list[Record]) -> Iterator[Finding]:
         if not drops or model.training or any(one.training for one in drops):
             continue
         name = type(model).__name__
-        text = f"{name} learns in eval mode: its dropout drops nothing."
-        yield located(record, "eval mode", text, f"Call train() on the {name} before training")
+        text = translate("{name} learns in eval mode: its dropout drops nothing.", name=name)
+        yield located(record, "eval mode", text, translate("Call train() on the {name} before training", name=name))
 
 
 def partly(case: Examination) -> Iterator[Finding]:
@@ -76,11 +78,20 @@ def partly(case: Examination) -> Iterator[Finding]:
         untrained = norms and all(not one.running_mean.any() and bool((one.running_var == 1).all()) for one in norms)
         if part in norms or not (untrained or (drops and not norms)):
             continue
-        does = "its normalizations have never measured a batch" if untrained else "its dropout drops nothing"
+        does = (
+            translate("its normalizations have never measured a batch")
+            if untrained
+            else translate("its dropout drops nothing")
+        )
         name = type(part).__name__
         within = "" if record.scope is None else f" ({' > '.join(record.scope.path())})"
-        text = f"{name}{within} learns in eval mode, inside of a model in train mode: {does}."
-        yield located(record, "eval mode", text, f"Call train() on the {name}, too")
+        text = translate(
+            "{name}{within} learns in eval mode, inside of a model in train mode: {does}.",
+            name=name,
+            within=within,
+            does=does,
+        )
+        yield located(record, "eval mode", text, translate("Call train() on the {name}, too", name=name))
 
 
 def _dropouts(model: Any) -> list[Any]:

@@ -21,6 +21,7 @@ from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.unreached import is_function
 from nbgrad.core.tensor.tensor import Tensor, tensor as own_tensor
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.examination import Examination, typical
 from nbgrad.widgets.findings.located import located
@@ -64,16 +65,19 @@ def untrue(case: Examination) -> Iterator[Finding]:
             told.add(call.function)
         if fault is not None:
             name = call.function.__name__
-            text = (
-                f"the backward() of {record.run} is not the derivative of its forward(): along a direction of "
-                f"{fault.name} its result changes by {number(fault.changed)}, and the gradient says "
-                f"{number(fault.said)}."
+            text = translate(
+                "the backward() of {run} is not the derivative of its forward(): along a direction "
+                "of {name} its result changes by {changed}, and the gradient says {said}.",
+                run=record.run,
+                name=fault.name,
+                changed=number(fault.changed),
+                said=number(fault.said),
             )
             yield located(
                 record,
                 "custom function",
                 text,
-                f"Check it with gradcheck({name}.apply, inputs), and mend its backward()",
+                translate("Check it with gradcheck({name}.apply, inputs), and mend its backward()", name=name),
             )
 
 

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.place_text import place_text
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.description.told import GROUPED
 
@@ -28,11 +30,16 @@ def grouped_by_remedy(found: list[Finding]) -> list[Finding]:
 def _one_of(several: list[Finding]) -> Finding:
     worst, *others = several
     names = list(dict.fromkeys(filter(None, _names(several)[1:])))
-    more = f" and {counted(len(names) - _NAMED, 'other')}" if len(names) > _NAMED else ""
+    more = translate(" and {others}", others=counted(len(names) - _NAMED, "other")) if len(names) > _NAMED else ""
     listed = f": {', '.join(names[:_NAMED])}{more}" if names else ""
     tensors = tuple(dict.fromkeys(name for one in several for name in one.tensors))
     said = worst.text if worst.text.endswith(".") else f"{worst.text}."
-    text = f"{said} The same holds at {counted(len(others), 'more place')}{listed}"
+    text = translate(
+        "{said} The same holds at {places}{listed}",
+        said=said,
+        places=counted(len(others), "more place"),
+        listed=listed,
+    )
     return replace(worst, text=text, tensors=tensors, group=tuple(several))
 
 
@@ -44,4 +51,4 @@ def _names(several: list[Finding]) -> list[str]:
     if all(scopes) and len(scopes) > 1:
         short = len({scope[-1] for scope in scopes}) == len(scopes)
         return [one.scope[-1] if short else " > ".join(one.scope[1:] or one.scope) for one in several]
-    return ["" if one.place is None else str(one.place) for one in several]
+    return ["" if one.place is None else place_text(one.place) for one in several]

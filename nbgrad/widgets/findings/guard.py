@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from nbgrad.core.engine.faults import RAISES, Fault, line_of_error
 from nbgrad.core.graph.finding import Finding
+from nbgrad.core.translation import translate
 
 T = TypeVar("T")
 
@@ -56,12 +57,23 @@ class Guard:
         """A finding for each error, which names the rules that it stopped."""
         found = []
         for error, rules in self._rules.items():
-            names = f"rule {rules[0]!r}" if len(rules) == 1 else f"rules {', '.join(map(repr, rules))}"
-            whose = "that was added" if self._added else "of nbgrad"
-            text = (
-                f"the {names} {whose} failed, so what {'it' if len(rules) == 1 else 'they'} would have found is "
-                f"missing: {error}."
+            names = (
+                translate("rule {rules!r}", rules=rules[0])
+                if len(rules) == 1
+                else translate("rules {names}", names=", ".join(map(repr, rules)))
             )
-            remedy, advice = (_MEND, _MEND) if self._added else (_REPORT, f"This is a defect of nbgrad: {_REPORT}")
+            whose = translate("that was added") if self._added else translate("of nbgrad")
+            text = translate(
+                "the {names} {whose} failed, so what {they} would have found is missing: {error}.",
+                names=names,
+                whose=whose,
+                they="it" if len(rules) == 1 else "they",
+                error=error,
+            )
+            remedy, advice = (
+                (_MEND, _MEND)
+                if self._added
+                else (_REPORT, translate("This is a defect of nbgrad: {REPORT}", REPORT=_REPORT))
+            )
             found.append(Finding("failed rule", f"{text} {advice}", remedy))
         return found

@@ -12,6 +12,7 @@ from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.findings.examination import Examination, largest, outermost, typical
 from nbgrad.widgets.findings.located import called, located
@@ -53,7 +54,7 @@ _ROWS = 8
 """Fewer rows than this may be equal on purpose."""
 
 
-DRAW = "Draw as mean + std * torch.randn_like(std), as rsample() does"
+DRAW = message("Draw as mean + std * torch.randn_like(std), as rsample() does")
 """The remedy for a draw through which no gradient goes."""
 
 
@@ -97,11 +98,16 @@ def in_a_row(case: Examination) -> Iterator[Finding]:
         return
     (first, second), *others = found
     names = ", ".join(dict.fromkeys(name for pair in found for one in pair if (name := _layer(case, one))))
-    remedy = "Put an activation such as relu between them"
-    more = f" The same holds for {counted(len(others), 'more pair')}." if others else ""
-    text = (
-        f"{second.run} takes the result of {first.run} with no activation between them: two linear layers in a row "
-        f"({names}) are one linear layer.{more} {remedy}"
+    remedy = translate("Put an activation such as relu between them")
+    more = translate(" The same holds for {pairs}.", pairs=counted(len(others), "more pair")) if others else ""
+    text = translate(
+        "{run} takes the result of {run2} with no activation between them: two linear layers in a "
+        "row ({names}) are one linear layer.{more} {remedy}",
+        run=second.run,
+        run2=first.run,
+        names=names,
+        more=more,
+        remedy=remedy,
     )
     yield replace(located(second, "no activation", text, remedy), id=None)  # it is about two boxes
 
@@ -135,11 +141,13 @@ def _share(record: Record) -> tuple[float | None, bool]:
 def _dropout(record: Record) -> Iterator[Finding]:
     p, known = _share(record)
     if p is not None and p >= _MUCH - (0 if known else _ABOUT):
-        yield _dropping(record, "dropout p", p)
+        yield _dropping(record, translate("dropout p"), p)
 
 
 def _dropping(record: Record, what: str, p: float) -> Finding:
-    text = f"{record.run} has {what}={p:.2g}: it sets {p:.0%} of the numbers to 0 in each step."
+    text = translate(
+        "{run} has {what}={p:.2g}: it sets {p:.0%} of the numbers to 0 in each step.", run=record.run, what=what, p=p
+    )
     return located(record, "layer setting", text, "Use 0.1 to 0.5", degree=p)
 
 
@@ -155,7 +163,7 @@ def _dropout_inside(case: Examination) -> Iterator[Finding]:
         layers = getattr(module, "num_layers", None)
         drops = (isinstance(layers, int) and layers > 1) or hasattr(module, "num_heads")
         if isinstance(p, float) and p >= _MUCH and drops and module.training:
-            yield _dropping(record, f"{type(module).__name__} dropout", p)
+            yield _dropping(record, translate("{name} dropout", name=type(module).__name__), p)
 
 
 def _values(shape: tuple[int, ...]) -> int:
@@ -178,35 +186,43 @@ def _normalization(case: Examination, record: Record, name: str) -> Iterator[Fin
         return
     values = _values(source.shape)
     if name == "batch_norm" and values < _VALUES and _is_usual(case, record):
-        text = (
-            f"{record.run} takes mean and variance of a batch over {counted(values, 'value')} a channel, of shape "
-            f"{source.shape}: that is noise."
+        text = translate(
+            "{run} takes mean and variance of a batch over {values} a channel, of shape {shape}: that is noise.",
+            run=record.run,
+            values=counted(values, "value"),
+            shape=source.shape,
         )
-        yield located(record, "layer setting", text, "Use a larger batch, or GroupNorm or LayerNorm", degree=-values)
+        yield located(
+            record, "layer setting", text, translate("Use a larger batch, or GroupNorm or LayerNorm"), degree=-values
+        )
     momentum = settings.get("momentum")
     if momentum == 0 and any(taken.name == "running_mean" and taken.source for taken in record.inputs):
-        text = (
-            f"{record.run}, a norm of the batch, has momentum=0: its running statistics never change, so eval mode "
-            f"normalizes with wrong numbers."
+        text = translate(
+            "{run}, a norm of the batch, has momentum=0: its running statistics never change, so "
+            "eval mode normalizes with wrong numbers.",
+            run=record.run,
         )
-        yield located(record, "layer setting", text, "Use momentum=0.1; torch's momentum is the share of the new batch")
+        yield located(
+            record, "layer setting", text, translate("Use momentum=0.1; torch's momentum is the share of the new batch")
+        )
     scale = next((case.made.get(taken.source or 0) for taken in record.inputs if taken.name == "weight"), None)
     tensor = None if scale is None or scale.kind != "constant" else case.evidence.tensor(scale.id)
     if name == "batch_norm" and scale is not None and isinstance(tensor, torch.nn.Parameter):
-        text = (
-            f"{scale.full_name or 'the weight'} is frozen, but the batch norm of {record.run} is in train mode: "
-            "its running "
-            f"statistics change with each batch."
+        text = translate(
+            "{full_name} is frozen, but the batch norm of {run} is in train mode: its running "
+            "statistics change with each batch.",
+            full_name=scale.full_name or translate("the weight"),
+            run=record.run,
         )
-        yield located(record, "frozen but changing", text, "Call eval() on it, too")
+        yield located(record, "frozen but changing", text, translate("Call eval() on it, too"))
 
 
 def drawn(case: Examination) -> Iterator[Finding]:
     """Draws of random numbers between what is learned and the loss."""
     for record in _blocks(case):
         if _is_draw(record):
-            text = f"no gradient goes through {record.run}: the numbers are drawn."
-            yield located(record, "zero gradient", text, DRAW)
+            text = translate("no gradient goes through {run}: the numbers are drawn.", run=record.run)
+            yield located(record, "zero gradient", text, translate(DRAW))
 
 
 def drawn_beside(case: Examination) -> Iterator[Finding]:
@@ -225,17 +241,26 @@ def drawn_beside(case: Examination) -> Iterator[Finding]:
             continue
         layer = next((one for one in users if traits_of(one.op).units is not None and _weight(case, one)), None)
         if layer is not None:
-            text = f"no gradient goes through {cut.end}: what {layer.run} takes brings none to the distribution."
-            yield located(record, "zero gradient", text, DRAW)
+            text = translate(
+                "no gradient goes through {end}: what {run} takes brings none to the distribution.",
+                end=cut.end,
+                run=layer.run,
+            )
+            yield located(record, "zero gradient", text, translate(DRAW))
             return
 
 
 def jumps(case: Examination) -> Iterator[Finding]:
     """Ops such as round, whose slope is 0 everywhere, between what is learned and the loss."""
-    remedy = "Pass the gradient on as it is: x + (x.round() - x).detach()"
+    remedy = translate("Pass the gradient on as it is: x + (x.round() - x).detach()")
     for record in _blocks(case):
         if record.op is not None and not _is_draw(record):
-            text = f"no gradient goes through {record.run}: the slope of {record.op.name} is 0 everywhere. {remedy}"
+            text = translate(
+                "no gradient goes through {run}: the slope of {name} is 0 everywhere. {remedy}",
+                run=record.run,
+                name=record.op.name,
+                remedy=remedy,
+            )
             yield located(record, "zero gradient", text, remedy)
 
 
@@ -301,30 +326,49 @@ def _waits(case: Examination, record: Record) -> bool:
 def _alike(equal: list[Record], blocked: list[Record]) -> Iterator[Finding]:
     """The findings about weights with equal rows, and about those that stay at 0."""
     if equal:
-        text = f"all rows of {_several(equal)} are equal, and stay so: all units of the layer compute the same."
-        yield located(equal[0], "initialization", text, "Draw the weights at random, as nn.init.kaiming_uniform_ does")
+        text = translate(
+            "all rows of {several} are equal, and stay so: all units of the layer compute the same.",
+            several=_several(equal),
+        )
+        yield located(
+            equal[0], "initialization", text, translate("Draw the weights at random, as nn.init.kaiming_uniform_ does")
+        )
     if blocked:
-        text = f"{_several(blocked)} began at 0 and got a gradient of exactly 0, so it does not begin to learn."
-        yield located(blocked[0], "initialization", text, "Draw one of two factors at random")
+        text = translate(
+            "{several} began at 0 and got a gradient of exactly 0, so it does not begin to learn.",
+            several=_several(blocked),
+        )
+        yield located(blocked[0], "initialization", text, translate("Draw one of two factors at random"))
 
 
 def _out_of_scale(wide: list[tuple[Record, float, int]], narrow: list[tuple[Record, float, int]]) -> Iterator[Finding]:
     """The findings about weights that began too large or too small, each with its size and its number of inputs."""
     if len(narrow) >= _IN_A_ROW:
         first, size, fan = narrow[0]
-        text = (
-            f"{_several([one for one, *_ in narrow])} began with numbers of about {number(size)}, for {fan} inputs: "
-            f"each layer makes the signal and its gradient {number(1 / (size * sqrt(fan)))} times smaller."
+        text = translate(
+            "{several} began with numbers of about {size}, for {fan} inputs: each layer makes the "
+            "signal and its gradient {size2} times smaller.",
+            several=_several([one for one, *_ in narrow]),
+            size=number(size),
+            fan=fan,
+            size2=number(1 / (size * sqrt(fan))),
         )
-        yield located(first, "initialization", text, "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)")
+        yield located(
+            first, "initialization", text, translate("Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)")
+        )
     if wide:
         first, size, fan = wide[0]
-        text = (
-            f"{_several([one for one, *_ in wide])} began with numbers of about {number(size)}, for {fan} inputs: "
-            "its results "
-            f"are {number(size * sqrt(fan))} times as large as what it gets."
+        text = translate(
+            "{several} began with numbers of about {size}, for {fan} inputs: its results are {size2} "
+            "times as large as what it gets.",
+            several=_several([one for one, *_ in wide]),
+            size=number(size),
+            fan=fan,
+            size2=number(size * sqrt(fan)),
         )
-        yield located(first, "initialization", text, "Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)")
+        yield located(
+            first, "initialization", text, translate("Use nn.init.kaiming_normal_ or a deviation of 1 / sqrt(inputs)")
+        )
 
 
 def _weights(case: Examination) -> list[tuple[Record, Record, int]]:
@@ -346,7 +390,11 @@ def _weights(case: Examination) -> list[tuple[Record, Record, int]]:
 
 def _several(records: list[Record]) -> str:
     first, *others = records
-    return f"{called(first)} and {counted(len(others), 'other')}" if others else called(first)
+    return (
+        translate("{first} and {others}", first=called(first), others=counted(len(others), "other"))
+        if others
+        else called(first)
+    )
 
 
 def _is_a_step(case: Examination, record: Record, given: Record) -> bool:
@@ -368,8 +416,13 @@ def inputs(case: Examination) -> Iterator[Finding]:
             if first.dtype.is_floating_point:
                 yield from _unscaled(case, first, record)
             if _repeats(case, first, record):
-                text = f"all {first.shape[0]} rows of the input {called(first)} of {record.run} are equal."
-                yield located(first, "data", text, "Check how the batch is made")
+                text = translate(
+                    "all {shape} rows of the input {first} of {run} are equal.",
+                    shape=first.shape[0],
+                    first=called(first),
+                    run=record.run,
+                )
+                yield located(first, "data", text, translate("Check how the batch is made"))
 
 
 def _data_of(case: Examination, record: Record) -> list[Record]:
@@ -391,11 +444,14 @@ def _unscaled(case: Examination, first: Record, record: Record) -> Iterator[Find
     most, size = largest(value), typical(value)
     trains = bool(case.optimizers) or case.graph.backwards > _ROUNDS
     if trains and most is not None and size is not None and most > _HUGE and size > _HUGE / 10:
-        text = (
-            f"the input {called(first)} of {record.run} has numbers up to {number(most)}, and is not normalized: units "
-            f"saturate or die, and a rate that suits one column is too large for another."
+        text = translate(
+            "the input {first} of {run} has numbers up to {most}, and is not normalized: units "
+            "saturate or die, and a rate that suits one column is too large for another.",
+            first=called(first),
+            run=record.run,
+            most=number(most),
         )
-        remedy = "Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels"
+        remedy = translate("Normalize it: (x - x.mean(0)) / x.std(0), or x / 255 for pixels")
         yield located(first, "input scale", text, remedy, degree=most)
 
 

@@ -2,6 +2,7 @@
 
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import counted
 
 _NAMED = 3
@@ -21,7 +22,21 @@ def located(
 
 def called(record: Record) -> str:
     """The name of its tensor, or what kind of tensor it is, and its shape."""
-    return f"{record.full_name or f'a {record.kind_or_op}'} {record.shape}"
+    return f"{record.full_name or a_kind(record)} {record.shape}"
+
+
+A_KIND = {
+    "parameter": message("a parameter"),
+    "leaf": message("a leaf"),
+    "constant": message("a constant"),
+    "outside": message("a outside"),
+}
+"""The words for a tensor without a name, by the kind of its record."""
+
+
+def a_kind(record: Record) -> str:
+    """A tensor without a name, by the op that made it or by its kind."""
+    return translate(A_KIND[record.kind]) if record.op is None else translate("a {kind}", kind=record.op.name)
 
 
 def path_of(record: Record | None) -> tuple[str, ...]:
@@ -34,4 +49,9 @@ def first_of(names: list[str]) -> str:
     if len(names) <= _NAMED:
         return ", ".join(names)
     others = counted(len(names) - _NAMED + 1, "other")
-    return f"{', '.join(names[: _NAMED - 1])} and {others}, the last of them {names[-1]}"
+    return translate(
+        "{names} and {others}, the last of them {names2}",
+        names=", ".join(names[: _NAMED - 1]),
+        others=others,
+        names2=names[-1],
+    )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.examination import Examination, moves, takes_of
 from nbgrad.widgets.findings.located import located
@@ -52,11 +53,13 @@ def _squashed(record: Record, giver: Record | None) -> tuple[str, str] | None:
     what = _name(record)
     if giver is None or traits_of(giver.op).interval != _PROBABILITIES:
         return None
-    remedy = f"Leave out {_name(giver)}"
-    text = (
-        f"{what} takes scores and makes probabilities of them itself, but it is given the "
-        f"probabilities of {giver.run}: the loss "
-        f"does not come near 0 and the gradients are small. {remedy}"
+    remedy = translate("Leave out {name}", name=_name(giver))
+    text = translate(
+        "{what} takes scores and makes probabilities of them itself, but it is given the "
+        "probabilities of {run}: the loss does not come near 0 and the gradients are small. {remedy}",
+        what=what,
+        run=giver.run,
+        remedy=remedy,
     )
     return text, remedy
 
@@ -65,8 +68,12 @@ def _twice(record: Record, giver: Record | None) -> tuple[str, str] | None:
     """The finding about probabilities that are normalized once more, as if they were scores, and the remedy."""
     if giver is None or _name(giver) != "softmax":
         return None
-    remedy = "Leave out softmax, or say that they are probabilities, as Categorical(probs=...)"
-    text = f"{record.run} takes scores, but it is given the probabilities of {giver.run}: they come out nearly equal."
+    remedy = translate("Leave out softmax, or say that they are probabilities, as Categorical(probs=...)")
+    text = translate(
+        "{run} takes scores, but it is given the probabilities of {run2}: they come out nearly equal.",
+        run=record.run,
+        run2=giver.run,
+    )
     return f"{text} {remedy}", remedy
 
 
@@ -74,18 +81,30 @@ def _unlogged(loss: str, giver: Record | None) -> tuple[str, str] | None:
     """The finding about numbers that are no log-probabilities, and the remedy."""
     if giver is None:
         return None
-    remedy = "give it what log_softmax makes, or the scores to cross_entropy"
+    remedy = translate("give it what log_softmax makes, or the scores to cross_entropy")
     if traits_of(giver.op).interval == _PROBABILITIES:
-        return f"{loss} takes log-probabilities, but it is given the probabilities of {giver.run}: {remedy}", remedy
+        return translate(
+            "{loss} takes log-probabilities, but it is given the probabilities of {run}: {remedy}",
+            loss=loss,
+            run=giver.run,
+            remedy=remedy,
+        ), remedy
     high = None if giver.value is None else giver.value.high
     if high is not None and high > _ROUNDED:
-        text = (
-            f"{loss} takes log-probabilities, which are never above 0, but it is given numbers up to {number(high)}: "
-            f"{remedy}"
+        text = translate(
+            "{loss} takes log-probabilities, which are never above 0, but it is given numbers up to {high}: {remedy}",
+            loss=loss,
+            high=number(high),
+            remedy=remedy,
         )
         return text, remedy
     if traits_of(giver.op).units is not None:
-        return f"{loss} takes log-probabilities, but it is given the scores of {giver.run}: {remedy}", remedy
+        return translate(
+            "{loss} takes log-probabilities, but it is given the scores of {run}: {remedy}",
+            loss=loss,
+            run=giver.run,
+            remedy=remedy,
+        ), remedy
     return None
 
 
@@ -100,10 +119,16 @@ def _across(loss: str, giver: Record | None) -> tuple[str, str] | None:
     classes, dim = last if loss in _CTC else min(1, last), giver.settings.get("dim")
     if not isinstance(dim, int) or dim % len(giver.shape) == classes:
         return None
-    remedy = f"Use dim={classes}"
-    text = (
-        f"the classes of {loss} are dimension {classes} of its input of shape {giver.shape}, but {giver.run} goes "
-        f"along dim={dim}: its results are no probabilities of classes. {remedy}"
+    remedy = translate("Use dim={classes}", classes=classes)
+    text = translate(
+        "the classes of {loss} are dimension {classes} of its input of shape {shape}, but {run} goes "
+        "along dim={dim}: its results are no probabilities of classes. {remedy}",
+        loss=loss,
+        classes=classes,
+        shape=giver.shape,
+        run=giver.run,
+        dim=dim,
+        remedy=remedy,
     )
     return text, remedy
 
@@ -117,11 +142,14 @@ def learned_weights(case: Examination) -> Iterator[Finding]:
                 continue
             if sum(source in case.learned for source in weight.sources) == 1 == len(weight.sources) - 1:
                 name = weight.name or weight.run
-                text = (
-                    f"{record.run} weights log-probabilities with {name}, which is computed from a prediction and "
-                    "passes a gradient on to it: the prediction moves to make the weights small, not to be right."
+                text = translate(
+                    "{run} weights log-probabilities with {name}, which is computed from a prediction and passes a "
+                    "gradient on to it: the prediction moves to make the weights small, not to be right.",
+                    run=record.run,
+                    name=name,
                 )
-                yield located(record, "loss input", text, f"Use {weight.name or 'the weights'}.detach() there")
+                remedy = translate("Use {name}.detach() there", name=weight.name or translate("the weights"))
+                yield located(record, "loss input", text, remedy)
                 return
 
 

@@ -9,7 +9,9 @@ from typing import Literal, NamedTuple
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import number
+from nbgrad.widgets.findings.located import a_kind
 
 _FAR = 1e3
 """A gradient vanishes or explodes if it differs by more than this factor from those where the backward begins."""
@@ -64,7 +66,12 @@ def verdicts(judged: dict[Scope, Judgement], waiting: dict[Scope, str], *, begun
         ModuleVerdict(
             "sound" if scope in waiting else one.kind,
             scope,
-            f"{_path(scope)}: typical gradient {number(one.size)}{waiting.get(scope, one.said)}",
+            translate(
+                "{path}: typical gradient {size}{get}",
+                path=_path(scope),
+                size=number(one.size),
+                get=waiting.get(scope, one.said),
+            ),
             one.learned,
         )
         for scope, one in judged.items()
@@ -87,14 +94,20 @@ def shrinking(judged: dict[Scope, Judgement]) -> tuple[str, str] | None:
     if max(factors) > _AT_ONCE:
         return None
     (first, size), (last, began) = way[0], way[-1]
-    remedy = (
+    remedy = translate(
         "Keep its size: use normalization, residual connections, or weights drawn for the activation "
         "(nn.init.kaiming_normal_ for relu)"
     )
-    text = (
-        f"the gradient shrinks little by little on its way back, so each earlier module learns less: a typical number "
-        f"of it is {number(began)} in {_path(last)} and {number(size)} in {_path(first)}, "
-        f"{number((began / size) ** (1 / len(factors)))} times less from module to module. {remedy}"
+    text = translate(
+        "the gradient shrinks little by little on its way back, so each earlier module learns less: "
+        "a typical number of it is {began} in {path} and {size} in {path2}, {began2} times less from "
+        "module to module. {remedy}",
+        began=number(began),
+        path=_path(last),
+        size=number(size),
+        path2=_path(first),
+        began2=number((began / size) ** (1 / len(factors))),
+        remedy=remedy,
     )
     return text, remedy
 
@@ -112,7 +125,7 @@ def zeroed(facts: list[Record], judged: dict[Scope, Judgement]) -> dict[int, str
     """The names, by id, of tensors outside of modules that a backward reached with a gradient of exactly 0."""
     owned = {fact.id for one in judged.values() for fact in one.learned}
     return {
-        fact.id: f"{fact.full_name or f'a {fact.kind}'} {fact.shape}"
+        fact.id: f"{fact.full_name or a_kind(fact)} {fact.shape}"
         for fact in facts
         if fact.kind in ("parameter", "leaf") and fact.id not in owned and prod(fact.shape) > 0
         if fact.gradient is not None and fact.gradient.norm == 0
@@ -212,19 +225,27 @@ def _judged(
     before it.
     """
     if not isfinite(size):
-        return "exploding", ": no finite number any more"
+        return "exploding", translate(": no finite number any more")
     if size == 0:
-        return "none", ": exactly zero, nothing here learns from this loss"
+        return "none", translate(": exactly zero, nothing here learns from this loss")
     larger, smaller = size > far * typical, size * far < typical
     if not (larger or smaller):
         return "sound", ""
     than = (
-        f", {number(size / typical)} times larger than" if larger else f", {number(typical / size)} times smaller than"
+        translate(", {size} times larger than", size=number(size / typical))
+        if larger
+        else translate(", {typical} times smaller than", typical=number(typical / size))
     )
-    before = f"{than} in the modules before it: it {'shrinks' if larger else 'grows'} on the way from here to them"
+    before = translate(
+        "{than} in the modules before it: it {grows} on the way from here to them",
+        than=than,
+        grows=translate("shrinks" if larger else "grows"),
+    )
     if larger and scope is beginning[-1]:
         return "vanishing", before
     if smaller and scope is first:
         return "exploding", before
-    others = "other " if scope in beginning else ""  # it is not compared with itself
-    return "exploding" if larger else "vanishing", f"{than} in the {others}last modules, where the backward begins"
+    others = translate("other ") if scope in beginning else ""  # it is not compared with itself
+    return "exploding" if larger else "vanishing", translate(
+        "{than} in the {others}last modules, where the backward begins", than=than, others=others
+    )

@@ -6,7 +6,9 @@ import torch
 
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.findings import divergence
 from nbgrad.widgets.findings.examination import Examination
@@ -27,7 +29,7 @@ _TINY = torch.finfo(torch.float16).smallest_normal / 2**11
 _CONTAINERS = {"['": "dict", "[": "list"}
 """The plain containers, by the sign of their items in a name."""
 
-_LARGER = "Try a larger one"
+_LARGER = message("Try a larger one")
 
 
 def added_up(case: Examination) -> list[Finding]:
@@ -37,14 +39,17 @@ def added_up(case: Examination) -> list[Finding]:
     found = divergence.added_up(case.records, case.frames) if case.frames else []
     if not (found := [one for one in found if one.id not in replaced]):
         return []
-    remedy = "Call zero_grad() in every step"
+    remedy = translate("Call zero_grad() in every step")
     first, *others = found
-    more = f" and of {counted(len(others), 'other')}" if others else ""
-    step = (first.since.what if first.since is not None else None) or "an update"
-    text = (
-        f"the .grad of {called(first)}{more} holds more than the gradient of the last "
-        f"backward, although {step} came after each backward: it still contains gradients of earlier backwards. "
-        f"{remedy}"
+    more = translate(" and of {others}", others=counted(len(others), "other")) if others else ""
+    step = (first.since.what if first.since is not None else None) or translate("an update")
+    text = translate(
+        "the .grad of {first}{more} holds more than the gradient of the last backward, although "
+        "{step} came after each backward: it still contains gradients of earlier backwards. {remedy}",
+        first=called(first),
+        more=more,
+        step=step,
+        remedy=remedy,
     )
     return [replace(located(first, "accumulated gradients", text, remedy), tensors=tuple(map(called, found)))]
 
@@ -54,10 +59,13 @@ def kept_gradients(case: Examination) -> list[Finding]:
     for log in [] if case.training.evaluates else case.optimizers:
         first = case.held_by(log)
         if log.grad.added_up >= _ROUNDS_ADDED and first is not None:
-            remedy = f"Call zero_grad() of this {log.name} before each of its backwards"
-            text = (
-                f"{log.name} steps with gradients that still contain those of earlier steps: nothing has cleared them "
-                f"before {log.grad.added_up} of its first steps. {remedy}"
+            remedy = translate("Call zero_grad() of this {name} before each of its backwards", name=log.name)
+            text = translate(
+                "{name} steps with gradients that still contain those of earlier steps: nothing has "
+                "cleared them before {added_up} of its first steps. {remedy}",
+                name=log.name,
+                added_up=log.grad.added_up,
+                remedy=remedy,
             )
             return [located(first, "accumulated gradients", text, remedy)]
     changes = case.evidence.by_hand()
@@ -65,12 +73,16 @@ def kept_gradients(case: Examination) -> list[Finding]:
     if not kept:
         return []
     first, *others = kept
-    more = f" and of {counted(len(others), 'other')}" if others else ""
-    text = (
-        f"the .grad of {called(first)}{more} still contained earlier gradients at {changes[first.id].grad.added_up} of "
-        f"the changes by {changes[first.id].place}: nothing has cleared it."
+    more = translate(" and of {others}", others=counted(len(others), "other")) if others else ""
+    text = translate(
+        "the .grad of {first}{more} still contained earlier gradients at {added_up} of the changes "
+        "by {place}: nothing has cleared it.",
+        first=called(first),
+        more=more,
+        added_up=changes[first.id].grad.added_up,
+        place=place_text(changes[first.id].place),
     )
-    return [located(first, "accumulated gradients", text, "Call p.grad.zero_() after each change")]
+    return [located(first, "accumulated gradients", text, translate("Call p.grad.zero_() after each change"))]
 
 
 def idle_step(case: Examination) -> list[Finding]:
@@ -97,14 +109,22 @@ def unheld(case: Examination) -> list[Finding]:
     missing = [one for one in missing if "parameter" in stepped or (one[0] in at and at[one[0]].kind != "parameter")]
     if not missing:
         return []
-    it, names = "it" if len(missing) == 1 else "them", tuple([what for _, what in missing])
-    remedy = f"give {it} to one, or freeze {it} with requires_grad_(False)"
+    it, names = translate("it" if len(missing) == 1 else "them"), tuple([what for _, what in missing])
+    remedy = translate("give {it} to one, or freeze {it} with requires_grad_(False)", it=it)
     items = [name for name in names if "]." in name]  # of a module in a container, not a tensor in one
     inside = next((kind for sign, kind in _CONTAINERS.items() if any(sign in name for name in items)), None)
     if inside is not None:
-        remedy = f"use nn.Module{inside.capitalize()} in place of the {inside}"
-    where = "" if inside is None else f", as parameters() does not look into a plain {inside}"
-    text = f"{first_of(list(names))} got a gradient, but no optimizer holds {it}{where}: {remedy}"
+        remedy = translate(
+            "use nn.Module{capitalize} in place of the {inside}", capitalize=inside.capitalize(), inside=inside
+        )
+    where = "" if inside is None else translate(", as parameters() does not look into a plain {inside}", inside=inside)
+    text = translate(
+        "{first_of} got a gradient, but no optimizer holds {it}{where}: {remedy}",
+        first_of=first_of(list(names)),
+        it=it,
+        where=where,
+        remedy=remedy,
+    )
     return [Finding("no optimizer", text, remedy, missing[0][0], names, path_of(at.get(missing[0][0])))]
 
 
@@ -114,14 +134,20 @@ def unstepped(case: Examination) -> list[Finding]:
     Before that a step may still come, as for a network whose opponent is trained first.
     """
     graph, evidence = case.graph, case.evidence
-    patience, remedy = 1 if graph.closed else _ROUNDS, "call step() after backward() if they are to learn"
+    patience, remedy = 1 if graph.closed else _ROUNDS, translate("call step() after backward() if they are to learn")
     never = evidence.untouched() if graph.closed and graph.ending is None else []
     grown = {record.id for record in case.records if _adds_up(record)}
     missing = [
         Finding(
             "no step",
-            f"{one.name} holds {first_of([what for _, what in one.waiting])}, whose .grad holds the sum of "
-            f"{counted(graph.backwards, 'backward')}, but neither its step() nor its zero_grad() was called: {remedy}",
+            translate(
+                "{name} holds {first_of}, whose .grad holds the sum of {backwards}, but neither its "
+                "step() nor its zero_grad() was called: {remedy}",
+                name=one.name,
+                first_of=first_of([what for _, what in one.waiting]),
+                backwards=counted(graph.backwards, "backward"),
+                remedy=remedy,
+            ),
             remedy,
             one.waiting[0][0],
             tuple([what for _, what in one.waiting]),
@@ -132,8 +158,14 @@ def unstepped(case: Examination) -> list[Finding]:
     return missing + [
         Finding(
             "no step",
-            f"{one.name} holds {first_of([what for _, what in one.waiting])}, which got a gradient, but "
-            f"{counted(one.cleared, 'call')} of its zero_grad() came without any of its step(): {remedy}",
+            translate(
+                "{name} holds {first_of}, which got a gradient, but {calls} of its zero_grad() came "
+                "without any of its step(): {remedy}",
+                name=one.name,
+                first_of=first_of([what for _, what in one.waiting]),
+                calls=counted(one.cleared, "call"),
+                remedy=remedy,
+            ),
             remedy,
             one.waiting[0][0],
             tuple([what for _, what in one.waiting]),
@@ -157,11 +189,15 @@ def lost_epsilon(case: Examination) -> list[Finding]:
             params = [one for one in group["params"] if one.dtype == torch.float16]
             size = None if group.get("fused") else group.get("eps")
             if params and isinstance(size, float) and size > 0 and torch.tensor(size, dtype=torch.float16) == 0:
-                remedy = "Keep the parameters in float32 and compute under torch.autocast, or use eps=1e-4"
-                text = (
-                    f"{log.name} has eps={size:g}, which is 0 in float16, the type of "
-                    f"{counted(len(params), 'parameter')}: a step divides by 0 where the square of a gradient is below "
-                    f"{_TINY:.1g}. {remedy}"
+                remedy = translate("Keep the parameters in float32 and compute under torch.autocast, or use eps=1e-4")
+                text = translate(
+                    "{name} has eps={size:g}, which is 0 in float16, the type of {parameters}: a step divides by 0 "
+                    "where the square of a gradient is below {tiny:.1g}. {remedy}",
+                    name=log.name,
+                    size=size,
+                    parameters=counted(len(params), "parameter"),
+                    tiny=_TINY,
+                    remedy=remedy,
                 )
                 return [Finding("nan", text, remedy)]
     return []
@@ -178,11 +214,16 @@ def still(case: Examination) -> list[Finding]:
     (name, size), finest = rate, min([record.dtype for record in learned], key=lambda dtype: torch.finfo(dtype).eps)
     if size >= torch.finfo(finest).eps:
         return []
-    lost = f", which is lost in the rounding of {dtype_name(finest)}" if size else ""
-    text = f"{name} has a learning rate of {number(size)}{lost}: its steps left every parameter as it was"
+    lost = translate(", which is lost in the rounding of {finest}", finest=dtype_name(finest)) if size else ""
+    text = translate(
+        "{name} has a learning rate of {size}{lost}: its steps left every parameter as it was",
+        name=name,
+        size=number(size),
+        lost=lost,
+    )
     if not size:
         return [Finding("no change", text)]
-    return [Finding("no change", f"{text}. {_LARGER}", _LARGER)]
+    return [Finding("no change", f"{text}. {translate(_LARGER)}", translate(_LARGER))]
 
 
 def _large(record: Record) -> bool:

@@ -2,6 +2,7 @@
 
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.findings.collect import Survey
 
@@ -17,22 +18,22 @@ def outcome(graph: AutogradGraph, survey: Survey) -> str:
         return ""
     silenced = sorted(graph.silence.union(one.kind for one in checkup.silenced))
     if silenced:
-        return f"no findings but for what is silenced: {', '.join(silenced)}"
+        return translate("no findings but for what is silenced: {names}", names=", ".join(silenced))
     if limit := _limit(graph, survey):
-        return f"no findings, but {limit}"
-    return f"✓ no findings in {counted(judged, 'check')}"
+        return translate("no findings, but {limit}", limit=limit)
+    return translate("✓ no findings in {checks}", checks=counted(judged, "check"))
 
 
 def _limit(graph: AutogradGraph, survey: Survey) -> str:
     """The part that was not looked at; empty if there is none."""
     if survey.left_out:
-        return f"{counted(survey.left_out, 'op')} were not looked at"
+        return translate("{ops} were not looked at", ops=counted(survey.left_out, "op"))
     if graph.ending is not None:
-        return "the cell did not end"
+        return translate("the cell did not end")
     if graph.recorded < graph.backwards:
-        return "not every step was recorded"
+        return translate("not every step was recorded")
     if Evidence(graph).no_backward():
-        return "no backward ran"
+        return translate("no backward ran")
     if survey.checkup["finite numbers"].state == "not judged":
-        return "no numbers were looked at"
+        return translate("no numbers were looked at")
     return ""

@@ -12,7 +12,9 @@ from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.optimizers import LOOP
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.findings.examination import Compared, Examination, is_called_loss, literal, takes_of, typical
 from nbgrad.widgets.findings.located import called, located
@@ -23,7 +25,7 @@ _ASCENT = re.compile(r"(?:\+=|\.add_\()(?:[^-]|e-)*\.grad\b(?:[^-]|e-)*$")
 _NEAR = 0.02
 """Targets may lie outside of the interval of an activation by this part of their own range: by noise."""
 
-_TERM = "Leave that out, or leave the term out of the loss"
+_TERM = message("Leave that out, or leave the term out of the loss")
 """The remedy for a term without a gradient."""
 
 _PLACES = 4
@@ -90,42 +92,63 @@ def _output(case: Examination, one: Compared) -> Iterator[Finding]:
     giver = case.origin(one.prediction)
     if giver is None or giver.op is None:
         return
-    loss = _name(one.loss) if takes_of(one.loss) is not None else "the loss"
+    loss = _name(one.loss) if takes_of(one.loss) is not None else translate("the loss")
     low, high = traits_of(giver.op).interval
     if "dropout" in _name(giver) and giver.settings.get("training", True) and giver.settings.get("p", 1):
-        text = f"dropout at {_line(giver)} is the last op before {loss}: it sets a part of the predictions to 0."
-        yield located(giver, "output range", text, "Leave it out of the output: put it before the last layer")
+        text = translate(
+            "dropout at {giver} is the last op before {loss}: it sets a part of the predictions to 0.",
+            giver=_line(giver),
+            loss=loss,
+        )
+        yield located(
+            giver, "output range", text, translate("Leave it out of the output: put it before the last layer")
+        )
     elif one.takes == "scores" and _name(giver) == "log_softmax":
-        text = f"{loss} applies log_softmax itself, and it is given the result of {giver.run}."
-        yield located(one.loss, "loss input", text, "Leave out log_softmax, or use nll_loss")
+        text = translate(
+            "{loss} applies log_softmax itself, and it is given the result of {run}.", loss=loss, run=giver.run
+        )
+        yield located(one.loss, "loss input", text, translate("Leave out log_softmax, or use nll_loss"))
     elif one.takes == "scores" and (low, high) not in ((-inf, inf), (0.0, 1.0), (-inf, 0.0)):
-        remedy = f"Leave out {_name(giver)} before the loss"
-        between = f"are never below {number(low)}" if high == inf else f"lie between {number(low)} and {number(high)}"
-        text = (
-            f"{loss} takes scores of any size and sign, but those of {giver.run} {between}: some classes can never "
-            f"become improbable. {remedy}"
+        remedy = translate("Leave out {name} before the loss", name=_name(giver))
+        between = (
+            translate("are never below {low}", low=number(low))
+            if high == inf
+            else translate("lie between {low} and {high}", low=number(low), high=number(high))
+        )
+        text = translate(
+            "{loss} takes scores of any size and sign, but those of {run} {between}: some classes "
+            "can never become improbable. {remedy}",
+            loss=loss,
+            run=giver.run,
+            between=between,
+            remedy=remedy,
         )
         yield located(one.loss, "output range", text, remedy)
     elif one.takes == "probabilities" and high == inf and low > -inf:
-        text = f"{loss} takes probabilities, but {giver.run} makes numbers above 1, too."
-        yield located(one.loss, "output range", text, f"Use sigmoid in place of {_name(giver)}")
+        text = translate("{loss} takes probabilities, but {run} makes numbers above 1, too.", loss=loss, run=giver.run)
+        yield located(one.loss, "output range", text, translate("Use sigmoid in place of {name}", name=_name(giver)))
     elif one.takes == "probabilities" and _name(giver) == "softmax" and _several_labels(case, one, giver):
-        text = (
-            f"the probabilities of {giver.run} add up to 1, but the targets {_targets(one)} of {loss} do not: a "
-            f"row may have several labels, or none."
+        text = translate(
+            "the probabilities of {run} add up to 1, but the targets {targets} of {loss} do not: a "
+            "row may have several labels, or none.",
+            run=giver.run,
+            targets=_targets(one),
+            loss=loss,
         )
         yield located(
             one.loss,
             "output range",
             text,
-            "Use binary_cross_entropy_with_logits on the scores, which asks about each class on its own",
+            translate("Use binary_cross_entropy_with_logits on the scores, which asks about each class on its own"),
         )
     elif one.takes == "probabilities" and _is_cut(case, giver):
-        text = (
-            f"{loss} takes probabilities, and {giver.run} cuts numbers of any size to them: where it cuts, no gradient "
-            f"goes on, and the loss of a wrong answer is as large as it can be."
+        text = translate(
+            "{loss} takes probabilities, and {run} cuts numbers of any size to them: where it cuts, "
+            "no gradient goes on, and the loss of a wrong answer is as large as it can be.",
+            loss=loss,
+            run=giver.run,
         )
-        yield located(one.loss, "output range", text, "Use sigmoid, which passes a gradient on everywhere")
+        yield located(one.loss, "output range", text, translate("Use sigmoid, which passes a gradient on everywhere"))
     elif one.takes == "values" and (low, high) != (-inf, inf):
         yield from _out_of_reach(case, one, giver, low, high)
 
@@ -155,13 +178,26 @@ def _out_of_reach(case: Examination, one: Compared, giver: Record, low: float, h
     beyond = value.low < low - slack, value.high > high + slack
     if not any(beyond):
         return
-    all_of = f"from {number(value.low)} to {number(value.high)}"
-    within = f"never below {number(low)}" if high == inf else f"between {number(low)} and {number(high)}"
-    text = (
-        f"the last activation, {giver.run}, makes numbers {within}, but the targets "
-        f"{called(one.target)} go {all_of}: the loss cannot come near 0."
+    all_of = translate("from {low} to {high}", low=number(value.low), high=number(value.high))
+    within = (
+        translate("never below {low}", low=number(low))
+        if high == inf
+        else translate("between {low} and {high}", low=number(low), high=number(high))
     )
-    yield located(giver, "output range", text, f"Leave out {_name(giver)}, or scale the targets into its interval")
+    text = translate(
+        "the last activation, {run}, makes numbers {within}, but the targets {target} go {all_of}: "
+        "the loss cannot come near 0.",
+        run=giver.run,
+        within=within,
+        target=called(one.target),
+        all_of=all_of,
+    )
+    yield located(
+        giver,
+        "output range",
+        text,
+        translate("Leave out {name}, or scale the targets into its interval", name=_name(giver)),
+    )
 
 
 def _target(case: Examination, one: Compared) -> Iterator[Finding]:
@@ -169,43 +205,52 @@ def _target(case: Examination, one: Compared) -> Iterator[Finding]:
     value, name = case.stats(one.target), _name(one.loss)
     smoothing = one.loss.settings.get("label_smoothing") or 0.0
     if isinstance(smoothing, float) and smoothing >= _SMOOTH:
-        text = f"{one.loss.run} has label_smoothing={smoothing:g}: the labels hardly count any more."
-        yield located(one.loss, "target", text, "Use 0.1 or less")
+        text = translate(
+            "{run} has label_smoothing={smoothing:g}: the labels hardly count any more.",
+            run=one.loss.run,
+            smoothing=smoothing,
+        )
+        yield located(one.loss, "target", text, translate("Use 0.1 or less"))
     if case.learned.issuperset({one.prediction.id, one.target.id}) and one.takes == "values":
         if _is_bootstrap(case, one.target):
-            text = (
-                f"the target {called(one.target)} of {one.loss.run} is a reward and the learned value of the next "
-                "state, and "
-                f"it gets a gradient, too: the target runs after the prediction."
+            text = translate(
+                "the target {target} of {run} is a reward and the learned value of the next state, "
+                "and it gets a gradient, too: the target runs after the prediction.",
+                target=called(one.target),
+                run=one.loss.run,
             )
-            yield located(one.target, "target", text, "Compute it inside no_grad(), or detach() it")
+            yield located(one.target, "target", text, translate("Compute it inside no_grad(), or detach() it"))
             return
         if takes_of(one.loss) is not None and case.leads(one.prediction, one.target):
-            text = (
-                f"the target of {one.loss.run} is computed from the prediction itself: the loss falls although nothing "
-                f"is learned."
+            text = translate(
+                "the target of {run} is computed from the prediction itself: the loss falls although "
+                "nothing is learned.",
+                run=one.loss.run,
             )
-            yield located(one.loss, "target", text, "Use data as the target, or detach() it")
+            yield located(one.loss, "target", text, translate("Use data as the target, or detach() it"))
         return
     if value is None or value.low is None or value.high is None:
         return
     if name == "binary_cross_entropy_with_logits" and (value.low < -_NEAR or value.high > 1 + _NEAR):
-        text = (
-            f"{name} takes targets from 0 to 1, but {called(one.target)} goes from {number(value.low)} to "
-            f"{number(value.high)}: the loss has no lower bound."
+        text = translate(
+            "{name} takes targets from 0 to 1, but {target} goes from {low} to {high}: the loss has no lower bound.",
+            name=name,
+            target=called(one.target),
+            low=number(value.low),
+            high=number(value.high),
         )
-        yield located(one.loss, "target", text, "Make labels of 0 and 1 of them")
+        yield located(one.loss, "target", text, translate("Make labels of 0 and 1 of them"))
         return
     yield from _own_target(case, one)
     if not _is_judged(case, one) or (value.low == value.high and _is_data(one.target)):
         return
     if one.takes == "values" and (size := typical(value)) is not None and size > _HUGE:
-        text = (
-            f"the targets {_targets(one)} have numbers of about {number(size)}: the loss and its gradients "
-            "begin far "
-            f"too large."
+        text = translate(
+            "the targets {targets} have numbers of about {size}: the loss and its gradients begin far too large.",
+            targets=_targets(one),
+            size=number(size),
         )
-        yield located(one.target, "input scale", text, "Normalize them: (y - y.mean()) / y.std()")
+        yield located(one.target, "input scale", text, translate("Normalize them: (y - y.mean()) / y.std()"))
 
 
 def _own_target(case: Examination, one: Compared) -> Iterator[Finding]:
@@ -213,11 +258,12 @@ def _own_target(case: Examination, one: Compared) -> Iterator[Finding]:
     size = one.loss.value.norm if takes_of(one.loss) is not None and one.loss.value is not None else None
     cut = next(iter(case.evidence.behind(one.target.id)), None)
     if one.takes == "values" and size == 0 and cut is not None and case.graph.backwards >= LOOP:
-        text = (
-            f"{one.loss.run} is exactly 0: its target was computed from the prediction, behind {cut.end}, and is equal "
-            "to it."
+        text = translate(
+            "{run} is exactly 0: its target was computed from the prediction, behind {end}, and is equal to it.",
+            run=one.loss.run,
+            end=cut.end,
         )
-        yield located(one.loss, "target", text, "Use data as the target")
+        yield located(one.loss, "target", text, translate("Use data as the target"))
     if _name(one.loss) in ("cross_entropy", "nll_loss") and case.evidence.trains():
         yield from _copied(case, one)
 
@@ -233,11 +279,15 @@ def _copied(case: Examination, one: Compared) -> Iterator[Finding]:
         return
     record, words = found[0]
     if labels.size == words.size and any(bool((labels.ravel() == order.ravel()).all()) for order in (words, words.T)):
-        text = (
-            f"the targets {_targets(one)} of {one.loss.run} are the words that {record.run} takes: the model learns to "
-            "copy them."
+        text = translate(
+            "the targets {targets} of {run} are the words that {run2} takes: the model learns to copy them.",
+            targets=_targets(one),
+            run=one.loss.run,
+            run2=record.run,
         )
-        yield located(one.target, "target", text, "Shift them by one place: inputs x[:, :-1], targets x[:, 1:]")
+        yield located(
+            one.target, "target", text, translate("Shift them by one place: inputs x[:, :-1], targets x[:, 1:]")
+        )
 
 
 def _recurrent(record: Record) -> object:
@@ -263,11 +313,15 @@ def _unpaired(one: Compared) -> Iterator[Finding]:
         return
     row, column = sorted(shapes, key=len)
     if column == (*row, 1) and row[0] > 1:
-        text = (
-            f"{one.loss.run} takes {shapes[0]} against {shapes[1]}, which makes {one.loss.shape}: each prediction is "
-            f"compared with every target."
+        text = translate(
+            "{run} takes {shapes} against {shapes2}, which makes {shape}: each prediction is "
+            "compared with every target.",
+            run=one.loss.run,
+            shapes=shapes[0],
+            shapes2=shapes[1],
+            shape=one.loss.shape,
         )
-        yield located(one.loss, "broadcast", text, "Give both one shape, with squeeze(-1) or unsqueeze(-1)")
+        yield located(one.loss, "broadcast", text, translate("Give both one shape, with squeeze(-1) or unsqueeze(-1)"))
 
 
 def class_numbers(case: Examination) -> Iterator[Finding]:
@@ -288,12 +342,18 @@ def class_numbers(case: Examination) -> Iterator[Finding]:
     if not _CLASSES[0] <= count <= _CLASSES[1] or values.numel() < _EACH * count:
         return
     if torch.equal(classes.double().cpu(), torch.arange(count, dtype=torch.float64)):
-        text = (
-            f"the targets {_targets(one)} of {one.loss.run} are the whole numbers 0 to {count - 1}: are they "
-            f"classes? A squared error takes class 2 for the middle of 1 and 3."
+        text = translate(
+            "the targets {targets} of {run} are the whole numbers 0 to {count}: are they classes? A "
+            "squared error takes class 2 for the middle of 1 and 3.",
+            targets=_targets(one),
+            run=one.loss.run,
+            count=count - 1,
         )
         yield located(
-            one.loss, "target", text, f"Give each class a score: {count} outputs and cross_entropy(scores, y.long())"
+            one.loss,
+            "target",
+            text,
+            translate("Give each class a score: {count} outputs and cross_entropy(scores, y.long())", count=count),
         )
 
 
@@ -304,16 +364,23 @@ def unused(case: Examination) -> Iterator[Finding]:
         record, times = case.made.get(id), lines.pop(place.instruction, 0)
         name = what if record is None or record.name is None else f"{record.name} ({what})"
         if times > 1:
-            remedy = "Add them up, or call backward() for each"
-            text = (
-                f"{name} at {place} makes {times} numbers in each step that do not lead to the loss, and nothing reads "
-                f"them: the next one takes the name of each. {remedy}"
+            remedy = translate("Add them up, or call backward() for each")
+            text = translate(
+                "{name} at {place} makes {times} numbers in each step that do not lead to the loss, and nothing reads "
+                "them: the next one takes the name of each. {remedy}",
+                name=name,
+                place=place_text(place),
+                times=times,
+                remedy=remedy,
             )
         elif times:
-            remedy = "Add it to the loss, or leave it out"
-            text = (
-                f"{name} at {place} is computed in each step, but it does not lead to the loss, and nothing reads it: "
-                f"is a term of the loss missing? {remedy}"
+            remedy = translate("Add it to the loss, or leave it out")
+            text = translate(
+                "{name} at {place} is computed in each step, but it does not lead to the loss, and "
+                "nothing reads it: is a term of the loss missing? {remedy}",
+                name=name,
+                place=place_text(place),
+                remedy=remedy,
             )
         else:
             continue
@@ -335,20 +402,26 @@ def constant_terms(case: Examination) -> Iterator[Finding]:
             cuts = case.evidence.behind(source.id) if source.kind == "constant" and prod(source.shape) == 1 else ()
             cut = next((one for one in cuts if one.kind in ("detached", "draw")), None)
             if cut is not None and record.shape == () and case.evidence.learns_beside(cut):
-                name = f"the term {source.name}" if source.name else "a term"
-                text = (
-                    f"{name} of the loss, which {record.run} adds, has no gradient: it was computed behind {cut.end}."
+                name = translate("the term {name}", name=source.name) if source.name else "a term"
+                text = translate(
+                    "{name} of the loss, which {run} adds, has no gradient: it was computed behind {end}.",
+                    name=name,
+                    run=record.run,
+                    end=cut.end,
                 )
-                yield Finding("unreached", f"{text} {_TERM}", _TERM, source.id, place=cut.place)
+                yield Finding("unreached", f"{text} {translate(_TERM)}", translate(_TERM), source.id, place=cut.place)
 
 
 def severed(case: Examination) -> Iterator[Finding]:
     """A recurrence whose state is cut off in each iteration."""
     for id, count, cut in case.evidence.severed():
-        remedy = "Leave that out: detach the state between two backwards, or every 20 to 100 steps of time"
-        text = (
-            f"the state of a recurrence is {cut} in each of {count} iterations of one backward: nothing is learned "
-            f"over time. {remedy}"
+        remedy = translate("Leave that out: detach the state between two backwards, or every 20 to 100 steps of time")
+        text = translate(
+            "the state of a recurrence is {cut} in each of {count} iterations of one backward: "
+            "nothing is learned over time. {remedy}",
+            cut=cut,
+            count=count,
+            remedy=remedy,
         )
         record = case.made.get(id)
         yield Finding("unreached", text, remedy, None if record is None else id, place=cut.place)
@@ -394,14 +467,21 @@ def _is_rare(case: Examination, one: Compared) -> bool:
 def _constant(one: Compared, value: float) -> Iterator[Finding]:
     if one.takes == "values":
         if value:
-            text = f"the targets {_targets(one)} are all {number(value)}: only a constant can be learned."
-            yield located(one.target, "target", text, "Check how they are made")
+            text = translate(
+                "the targets {targets} are all {value}: only a constant can be learned.",
+                targets=_targets(one),
+                value=number(value),
+            )
+            yield located(one.target, "target", text, translate("Check how they are made"))
         return
-    text = (
-        f"all {prod(one.target.shape)} targets of the last batch, {_targets(one)}, are of one class, "
-        f"{number(value)}: such a batch teaches only to answer it always."
+    text = translate(
+        "all {prod} targets of the last batch, {targets}, are of one class, {value}: such a batch "
+        "teaches only to answer it always.",
+        prod=prod(one.target.shape),
+        targets=_targets(one),
+        value=number(value),
     )
-    yield located(one.target, "data", text, "Shuffle the data, and check the labels")
+    yield located(one.target, "data", text, translate("Shuffle the data, and check the labels"))
 
 
 def signed_targets(case: Examination) -> Iterator[Finding]:
@@ -410,9 +490,10 @@ def signed_targets(case: Examination) -> Iterator[Finding]:
         target = case.source(record, len(record.inputs) - 1) if _name(record) in _SIGNED else None
         numbers = None if target is None or target.id in case.learned else case.numbers(target)
         if target is not None and numbers is not None and set(numbers.ravel().tolist()) == {0, 1}:
-            text = (
-                f"{record.run} takes targets of -1 and 1, but {called(target)} has 0 and 1: what is labelled 0 counts "
-                "as neither."
+            text = translate(
+                "{run} takes targets of -1 and 1, but {target} has 0 and 1: what is labelled 0 counts as neither.",
+                run=record.run,
+                target=called(target),
             )
             yield located(target, "target", text, "Write 2 * y - 1")
 
@@ -422,11 +503,15 @@ def lone_class(case: Examination) -> Iterator[Finding]:
     for one in case.comparisons:
         classes = one.prediction.shape[1:2] or one.prediction.shape
         if _name(one.loss) == "cross_entropy" and classes == (1,):
-            text = (
-                f"{one.loss.run} chooses among the classes in dimension 1 of {one.prediction.shape}, and there is one: "
-                f"its probability is always 1, so nothing is learned."
+            text = translate(
+                "{run} chooses among the classes in dimension 1 of {shape}, and there is one: its "
+                "probability is always 1, so nothing is learned.",
+                run=one.loss.run,
+                shape=one.prediction.shape,
             )
-            yield located(one.loss, "loss input", text, "Use binary_cross_entropy_with_logits, or give it two scores")
+            yield located(
+                one.loss, "loss input", text, translate("Use binary_cross_entropy_with_logits, or give it two scores")
+            )
 
 
 def lone_softmax(case: Examination) -> Iterator[Finding]:
@@ -435,11 +520,14 @@ def lone_softmax(case: Examination) -> Iterator[Finding]:
         dim = record.settings.get("dim")
         softmax = _name(record) in ("softmax", "log_softmax") and record.id in case.learned
         if softmax and isinstance(dim, int) and prod(record.shape) > 1 and record.shape[dim] == 1:
-            text = (
-                f"{record.run} goes along dim={dim} of {record.shape}, which has one number: the result is always "
-                f"{'1' if _name(record) == 'softmax' else '0'}."
+            text = translate(
+                "{run} goes along dim={dim} of {shape}, which has one number: the result is always {more}.",
+                run=record.run,
+                dim=dim,
+                shape=record.shape,
+                more="1" if _name(record) == "softmax" else "0",
             )
-            yield located(record, "output range", text, "Use sigmoid, or two scores")
+            yield located(record, "output range", text, translate("Use sigmoid, or two scores"))
 
 
 def signs(case: Examination) -> Iterator[Finding]:
@@ -458,11 +546,18 @@ def signs(case: Examination) -> Iterator[Finding]:
         turned = positive is not root
         if turned == (upward is not None) or not (case.is_loss(positive) or (not turned and is_called_loss(root))):
             continue
-        remedy = "Leave out the minus" if turned else "Leave out maximize=True"
-        by = f"{root.run} turns its sign" if turned else f"{upward.name if upward else ''} has maximize=True"
-        text = (
-            f"the loss {positive.name or _name(positive)} is to become small, but {by}: training makes the predictions "
-            f"worse, if it is no opponent that is trained. {remedy}"
+        remedy = translate("Leave out the minus") if turned else translate("Leave out maximize=True")
+        by = (
+            translate("{run} turns its sign", run=root.run)
+            if turned
+            else translate("{more} has maximize=True", more=upward.name if upward else "")
+        )
+        text = translate(
+            "the loss {name} is to become small, but {by}: training makes the predictions worse, if "
+            "it is no opponent that is trained. {remedy}",
+            name=positive.name or _name(positive),
+            by=by,
+            remedy=remedy,
         )
         yield located(root, "sign", text, remedy)
 
@@ -474,11 +569,13 @@ def uphill(case: Examination) -> Iterator[Finding]:
     if len(changed) < 2 or case.optimizers or not any(case.is_loss(one) or is_called_loss(one) for one in case.roots):
         return
     first, *others = changed
-    text = (
-        f"the line at {lines[first.id]} adds the gradient to {called(first)} and {counted(len(others), 'other')}: each "
-        f"step makes the loss larger."
+    text = translate(
+        "the line at {lines} adds the gradient to {first} and {others}: each step makes the loss larger.",
+        lines=lines[first.id],
+        first=called(first),
+        others=counted(len(others), "other"),
     )
-    yield located(first, "sign", text, "Subtract it: p -= lr * p.grad")
+    yield located(first, "sign", text, translate("Subtract it: p -= lr * p.grad"))
 
 
 def likelihoods(case: Examination) -> Iterator[Finding]:
@@ -496,10 +593,10 @@ def likelihoods(case: Examination) -> Iterator[Finding]:
             continue
         if _name(picked) in _LOG_SIGMOIDS and not case.alone:
             continue  # an opponent may make it small
-        what = "log-probabilities" if weight is None else f"log-probabilities times {weight.name}"
-        by = f"at {_line(term)}: it falls as what was right becomes less probable"
-        text = f"the loss is a {_name(term)} of {what}, {by}."
-        yield located(term, "sign", text, "Write a minus before it")
+        what = "log-probabilities" if weight is None else translate("log-probabilities times {name}", name=weight.name)
+        by = translate("at {term}: it falls as what was right becomes less probable", term=_line(term))
+        text = translate("the loss is a {name} of {what}, {by}.", name=_name(term), what=what, by=by)
+        yield located(term, "sign", text, translate("Write a minus before it"))
 
 
 def _terms(case: Examination) -> Iterator[Record]:
@@ -543,4 +640,4 @@ def _targets(one: Compared) -> str:
 
 
 def _line(record: Record) -> str:
-    return str(record.place) if record.place is not None else "an unknown line"
+    return place_text(record.place) if record.place is not None else translate("an unknown line")

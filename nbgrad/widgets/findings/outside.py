@@ -14,6 +14,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.plugins import FINDING_RULES, FindingRule
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.silence import Silence
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.findings.groups import grouped_by_remedy
 from nbgrad.widgets.findings.guard import Guard
@@ -84,9 +85,13 @@ def _check(
     quiet = tuple([one for one in silence.silenced if one.kind == rule.name])
     if rule.name in guard.failed:
         told = tuple([one for one in failed if repr(rule.name) in one.text])
-        return Check(rule.name, (rule.name,), "", f"the rule {rule.name!r} failed", (*here, *told), quiet)
+        return Check(
+            rule.name, (rule.name,), "", translate("the rule {name!r} failed", name=rule.name), (*here, *told), quiet
+        )
     looked = counted(len(records), "record")
-    return Check(rule.name, (rule.name,), looked if records else "", "" if records else "no op ran", here, quiet)
+    return Check(
+        rule.name, (rule.name,), looked if records else "", "" if records else translate("no op ran"), here, quiet
+    )
 
 
 def _completed(found: Finding, at: dict[int, Record]) -> Finding:

@@ -10,6 +10,7 @@ from statistics import fmean, median
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.divergence import alike
 from nbgrad.widgets.findings.examination import Examination, is_called_loss, outermost, takes_of, typical
@@ -100,10 +101,10 @@ _RATE = 8
 def _named(case: Examination) -> str:
     """The first optimizer with its rate, for a sentence about the steps; an update by hand has no name."""
     if not case.optimizers:
-        return "the update"
+        return translate("the update")
     log = case.optimizers[0]
     rates = [group.last for group in log.groups if group.last is not None]
-    return f"{log.name} (lr={number(max(rates))})" if rates else log.name
+    return translate("{name} (lr={rates})", name=log.name, rates=number(max(rates))) if rates else log.name
 
 
 def resting(case: Examination) -> Iterator[Finding]:
@@ -113,15 +114,25 @@ def resting(case: Examination) -> Iterator[Finding]:
             reached = [id for id in (log.held[at] if at < len(log.held) else ()) if id in case.made]
             if log.steps < _RATE or group.highest is None or not any(case.made[id].gradient for id in reached):
                 continue
-            which = f"group {at} of {log.name}" if len(log.groups) > 1 else log.name
+            which = translate("group {at} of {name}", at=at, name=log.name) if len(log.groups) > 1 else log.name
             if group.highest == 0:
-                remedy = "Give it a rate, such as lr=1e-3"
-                text = f"{which} has a learning rate of 0 in all {log.steps} steps: it moves nothing. {remedy}"
+                remedy = translate("Give it a rate, such as lr=1e-3")
+                text = translate(
+                    "{which} has a learning rate of 0 in all {steps} steps: it moves nothing. {remedy}",
+                    which=which,
+                    steps=log.steps,
+                    remedy=remedy,
+                )
             elif 2 * group.resting >= log.steps:
-                remedy = "Call the scheduler once an epoch, or let the rate fall more slowly"
-                text = (
-                    f"the learning rate of {which} was {number(group.highest)}, and below a thousandth of that in "
-                    f"{group.resting} of {log.steps} steps: the schedule ends long before the loop. {remedy}"
+                remedy = translate("Call the scheduler once an epoch, or let the rate fall more slowly")
+                text = translate(
+                    "the learning rate of {which} was {highest}, and below a thousandth of that in "
+                    "{resting} of {steps} steps: the schedule ends long before the loop. {remedy}",
+                    which=which,
+                    highest=number(group.highest),
+                    resting=group.resting,
+                    steps=log.steps,
+                    remedy=remedy,
                 )
             else:
                 continue
@@ -142,12 +153,25 @@ def small(case: Examination) -> Iterator[Finding]:
     if learned is None or (learned.gradient is not None and learned.gradient.norm == 0):
         return
     name = _named(case)
-    remedy = "Try a learning rate 10 to 1000 times as large"
+    remedy = translate("Try a learning rate 10 to 1000 times as large")
     text = (
-        f"the steps of {name} are too small: each changes the parameters by {number(size)} of their size, and the loss "
-        f"went from {number(losses[0])} to {number(losses[-1])} in {case.graph.backwards:,} backwards. {remedy}"
+        translate(
+            "the steps of {name} are too small: each changes the parameters by {size} of their size, and "
+            "the loss went from {losses} to {losses2} in {backwards:,} backwards. {remedy}",
+            name=name,
+            size=number(size),
+            losses=number(losses[0]),
+            losses2=number(losses[-1]),
+            backwards=case.graph.backwards,
+            remedy=remedy,
+        )
         if len(losses) > 1
-        else f"the steps of {name} are too small: each changes the parameters by {number(size)} of their size. {remedy}"
+        else translate(
+            "the steps of {name} are too small: each changes the parameters by {size} of their size. {remedy}",
+            name=name,
+            size=number(size),
+            remedy=remedy,
+        )
     )
     yield located(learned, "small steps", text, remedy)
 
@@ -165,11 +189,15 @@ def large(case: Examination) -> Iterator[Finding]:
         return
     name = _named(case)
     far = next(((at, size) for at, size in case.steps if size > _BEYOND), None)
-    remedy = "Try a learning rate a tenth as large, or clip_grad_norm_"
+    remedy = translate("Try a learning rate a tenth as large, or clip_grad_norm_")
     if far is not None and len(case.frames) > 2:
-        text = (
-            f"the steps of {name} are too large: that after backward {far[0]:,} changed the parameters by "
-            f"{number(far[1])} times their size. {remedy}"
+        text = translate(
+            "the steps of {name} are too large: that after backward {far:,} changed the parameters "
+            "by {far2} times their size. {remedy}",
+            name=name,
+            far=far[0],
+            far2=number(far[1]),
+            remedy=remedy,
         )
         yield located(root, "large steps", text, remedy)
         return
@@ -180,9 +208,13 @@ def large(case: Examination) -> Iterator[Finding]:
         return  # the loss of a policy, or a sum of losses, may grow
     late = median(losses[len(losses) // 2 :])
     if late > _GROWN * abs(losses[0]) and losses[0] > 0:
-        text = (
-            f"the loss grew: it was {number(losses[0])} in the first backward, and is typically {number(late)} in the "
-            f"second half of the loop: the steps of {name} are too large, or go uphill. {remedy}"
+        text = translate(
+            "the loss grew: it was {losses} in the first backward, and is typically {late} in the "
+            "second half of the loop: the steps of {name} are too large, or go uphill. {remedy}",
+            losses=number(losses[0]),
+            late=number(late),
+            name=name,
+            remedy=remedy,
         )
         yield located(root, "large steps", text, remedy)
 
@@ -192,11 +224,16 @@ def swapped(case: Examination) -> Iterator[Finding]:
     for log in case.optimizers:
         group = next((one for one in log.groups if one.momentum > one.memory > 0), None)
         if group is not None and group.momentum >= _LONG_MOMENTUM:
-            remedy = "Use betas=(0.9, 0.999)"
-            text = (
-                f"{log.name} has betas=({group.momentum:g}, {group.memory:g}): the mean of gradients is remembered for "
-                f"{1 / (1 - group.momentum):,.0f} steps, and that of their squares for {1 / (1 - group.memory):,.0f}. "
-                f"{remedy}"
+            remedy = translate("Use betas=(0.9, 0.999)")
+            text = translate(
+                "{name} has betas=({momentum:g}, {memory:g}): the mean of gradients is remembered "
+                "for {momentum2:,.0f} steps, and that of their squares for {memory2:,.0f}. {remedy}",
+                name=log.name,
+                momentum=group.momentum,
+                memory=group.memory,
+                momentum2=1 / (1 - group.momentum),
+                memory2=1 / (1 - group.memory),
+                remedy=remedy,
             )
             yield located(case.held_by(log), "no progress", text, remedy)
 
@@ -206,10 +243,13 @@ def renewed(case: Examination) -> Iterator[Finding]:
     several = [log for log in case.optimizers if log.steps == 1]
     if len(several) < _RENEWED or len(several) < len(case.optimizers) - 1:
         return
-    name, remedy = several[0].name, "Make the optimizer, and its network, once before the loop"
-    text = (
-        f"{len(several)} times a new {name} took one step: what it remembers is lost each time, and so is what was "
-        f"learned, if the network is new, too. {remedy}"
+    name, remedy = several[0].name, translate("Make the optimizer, and its network, once before the loop")
+    text = translate(
+        "{count} times a new {name} took one step: what it remembers is lost each time, and so is "
+        "what was learned, if the network is new, too. {remedy}",
+        count=len(several),
+        name=name,
+        remedy=remedy,
     )
     yield Finding("no progress", text, remedy)
 
@@ -220,8 +260,12 @@ def bottomless(case: Examination) -> Iterator[Finding]:
     if len(losses) < _STEPS or not case.alone or len(case.roots) != 1:
         return
     if losses[-1] < -_BOUNDLESS * max(1.0, abs(losses[0])):
-        text = f"the loss falls without bound: from {number(losses[0])} to {number(losses[-1])}."
-        yield located(case.roots[0], "sign", text, "Check the sign of each term of the loss")
+        text = translate(
+            "the loss falls without bound: from {losses} to {losses2}.",
+            losses=number(losses[0]),
+            losses2=number(losses[-1]),
+        )
+        yield located(case.roots[0], "sign", text, translate("Check the sign of each term of the loss"))
 
 
 def thrown(case: Examination) -> Iterator[Finding]:
@@ -237,16 +281,19 @@ def thrown(case: Examination) -> Iterator[Finding]:
         return
     fell = median(losses[len(losses) // 2 :]) <= (1 - _MOVED) * losses[0]
     if most > _LEAP * losses[0] > 0:
-        then = f"the loss went from {number(losses[0])} to {number(most)} in the first of them"
+        then = translate(
+            "the loss went from {losses} to {most} in the first of them", losses=number(losses[0]), most=number(most)
+        )
     elif size > _THROWN and not fell:
-        then = (
-            f"each changed the parameters by about {number(size)} times their size, and the loss has not fallen since"
+        then = translate(
+            "each changed the parameters by about {size} times their size, and the loss has not fallen since",
+            size=number(size),
         )
     else:
         return
     name = _named(case)
-    text = f"the first steps of {name} are too large: {then}."
-    yield located(root, "large steps", text, "Try a learning rate a tenth as large")
+    text = translate("the first steps of {name} are too large: {then}.", name=name, then=then)
+    yield located(root, "large steps", text, translate("Try a learning rate a tenth as large"))
 
 
 def _moves_on(case: Examination) -> bool:
@@ -265,11 +312,14 @@ def penalty(case: Examination) -> Iterator[Finding]:
         if loss is None or other is None or loss.value is None or other.value is None or _has_data(case, other):
             continue
         if other.value.norm > _PENALTY * loss.value.norm > 0:
-            text = (
-                f"the penalty on the weights, {other.run}, is {number(other.value.norm)}, and the loss of the data "
-                f"{number(loss.value.norm)}: training makes the weights small, and learns nothing else."
+            text = translate(
+                "the penalty on the weights, {run}, is {norm}, and the loss of the data {norm2}: "
+                "training makes the weights small, and learns nothing else.",
+                run=other.run,
+                norm=number(other.value.norm),
+                norm2=number(loss.value.norm),
             )
-            yield located(other, "regularization", text, "Give it a factor such as 1e-4")
+            yield located(other, "regularization", text, translate("Give it a factor such as 1e-4"))
 
 
 def _has_data(case: Examination, record: Record) -> bool:
@@ -294,13 +344,19 @@ def decay(case: Examination) -> Iterator[Finding]:
             if log.name in _DECOUPLED:
                 if shrinks < _SHRINKS or group.decay < _DECAY:
                     continue
-                how = f"takes {shrinks:.2g} of each weight in each step"
+                how = translate("takes {shrinks:.2g} of each weight in each step", shrinks=shrinks)
             elif group.decay < _DECAY:
                 continue
             else:
-                how = "adds that part of each weight to its gradient"
+                how = translate("adds that part of each weight to its gradient")
             remedy = "Use 1e-4 to 1e-2"
-            text = f"the weight decay of {log.name}, {group.decay:g}, {how}: the weights go to 0. {remedy}"
+            text = translate(
+                "the weight decay of {name}, {decay:g}, {how}: the weights go to 0. {remedy}",
+                name=log.name,
+                decay=group.decay,
+                how=how,
+                remedy=remedy,
+            )
             yield located(case.held_by(log), "regularization", text, remedy)
             break
 
@@ -316,13 +372,16 @@ def huge(case: Examination) -> Iterator[Finding]:
     size = typical(case.stats(one.target))
     usual = _SCORES if one.takes != "values" else None if size is None else _FAR * (1.0 + size**2)
     if usual is not None and usual < first < inf:
-        text = (
-            f"the loss begins at {number(first)}: the numbers explode on their way through the layers, before "
-            "anything is "
-            f"learned."
+        text = translate(
+            "the loss begins at {first}: the numbers explode on their way through the layers, before "
+            "anything is learned.",
+            first=number(first),
         )
         yield located(
-            one.prediction, "exploding", text, "Use a normalization, residual connections, or smaller weights"
+            one.prediction,
+            "exploding",
+            text,
+            translate("Use a normalization, residual connections, or smaller weights"),
         )
 
 
@@ -352,20 +411,30 @@ def over_time(case: Examination) -> Iterator[Finding]:
             continue
         if early < _GONE * late:
             told.add(at)
-            remedy = "Use an LSTM or GRU, an orthogonal recurrent weight, or shorter sequences"
-            text = (
-                f"the gradient vanishes over the {len(several)} iterations of {last.run}: its norm is "
-                f"{number(late)} at the last "
-                f"one and {number(early)} at the first. {remedy}"
+            remedy = translate("Use an LSTM or GRU, an orthogonal recurrent weight, or shorter sequences")
+            text = translate(
+                "the gradient vanishes over the {count} iterations of {run}: its norm is {late} at "
+                "the last one and {early} at the first. {remedy}",
+                count=len(several),
+                run=last.run,
+                late=number(late),
+                early=number(early),
+                remedy=remedy,
             )
             yield replace(located(first, "vanishing", text, remedy), id=None)  # it is about all iterations
         elif early * _GONE > late:
             told.add(at)
-            remedy = "Clip the gradients with clip_grad_norm_, and use an orthogonal recurrent weight or an LSTM"
-            text = (
-                f"the gradient explodes over the {len(several)} iterations of {last.run}: its norm is "
-                f"{number(late)} at the last "
-                f"one and {number(early)} at the first. {remedy}"
+            remedy = translate(
+                "Clip the gradients with clip_grad_norm_, and use an orthogonal recurrent weight or an LSTM"
+            )
+            text = translate(
+                "the gradient explodes over the {count} iterations of {run}: its norm is {late} at "
+                "the last one and {early} at the first. {remedy}",
+                count=len(several),
+                run=last.run,
+                late=number(late),
+                early=number(early),
+                remedy=remedy,
             )
             yield replace(located(first, "exploding", text, remedy), id=None)  # it is about all iterations
 
@@ -385,16 +454,17 @@ def equal_predictions(case: Examination) -> Iterator[Finding]:
         if case.graph.backwards < LOOP and not array.any():
             continue  # weights may begin at 0
         if (abs(array - array[:1]) <= 1e-6 * abs(array).max()).all():
-            text = (
-                f"all {len(array)} predictions of {one.loss.run} are equal, although their targets are not: the "
-                "rows are mixed, "
-                f"or nothing of the input reaches them."
+            text = translate(
+                "all {count} predictions of {run} are equal, although their targets are not: the "
+                "rows are mixed, or nothing of the input reaches them.",
+                count=len(array),
+                run=one.loss.run,
             )
             yield located(
                 one.prediction,
                 "wrong dimension",
                 text,
-                "Look for a mean, a view or a softmax over the batch, and for units that are off",
+                translate("Look for a mean, a view or a softmax over the batch, and for units that are off"),
             )
             return
 
@@ -418,16 +488,19 @@ def flat(case: Examination) -> Iterator[Finding]:
     if early <= 0 or early - late > _MOVED * early or early - late + unsure > _FELL * early:
         return
     root: Record = case.comparisons[0].loss
-    text = (
-        f"the loss does not fall: it was {number(early)} at the beginning and is {number(late)} after "
-        f"{case.graph.backwards:,} backwards. Order of calls, optimizer, gradients and steps are sound."
-        f"{_frozen_part(case)}"
+    text = translate(
+        "the loss does not fall: it was {early} at the beginning and is {late} after {backwards:,} "
+        "backwards. Order of calls, optimizer, gradients and steps are sound.{frozen}",
+        early=number(early),
+        late=number(late),
+        backwards=case.graph.backwards,
+        frozen=_frozen_part(case),
     )
     yield located(
         root,
         "no progress",
         text,
-        "Try to overfit one batch, and look at the data, the labels and the size of the model",
+        translate("Try to overfit one batch, and look at the data, the labels and the size of the model"),
     )
 
 
@@ -439,4 +512,10 @@ def _frozen_part(case: Examination) -> str:
     size, part = sum(one.numel() for one in params.values()), sum(one.numel() for one in frozen)
     if not part:
         return ""
-    return f" But {len(frozen)} of the {len(params)} parameters are frozen, {part:,} of {size:,} numbers."
+    return translate(
+        " But {frozen} of the {all} parameters are frozen, {part:,} of {size:,} numbers.",
+        frozen=len(frozen),
+        all=len(params),
+        part=part,
+        size=size,
+    )

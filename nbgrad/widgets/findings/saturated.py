@@ -12,6 +12,7 @@ from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import Stats
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.located import located
 
@@ -57,7 +58,7 @@ def silent(records: list[Record], ahead: set[int]) -> Iterator[Finding]:
                 (record.op.name, record.file, record.line, record.scope and record.scope.path()), []
             ).append(told)
     for first, *others in known.values():
-        again = f" The same holds for {len(others):,} more of its calls there." if others else ""
+        again = translate(" The same holds for {count:,} more of its calls there.", count=len(others)) if others else ""
         yield replace(first, text=f"{first.text}{again}")
 
 
@@ -65,12 +66,17 @@ def _saturated(record: Record, gradient: Stats, passed: Stats, steepest: float) 
     """Activations that pass on exactly nothing belong to ``vanishing``."""
     if not 0 < passed.norm < _FLATTER * gradient.norm * steepest < inf or prod(passed.shape) < FEW * _SAMPLES:
         return None
-    remedy = (
+    remedy = translate(
         "Bring them to a size near 1: normalize the data, put a normalization before it, or begin with smaller weights."
     )
-    text = (
-        f"{record.what} is saturated: most of its inputs, of shape {passed.shape}, lie so far from 0 that it is nearly "
-        f"flat there, and of a gradient of norm {number(gradient.norm)} only {number(passed.norm)} goes on. {remedy}"
+    text = translate(
+        "{what} is saturated: most of its inputs, of shape {shape}, lie so far from 0 that it is "
+        "nearly flat there, and of a gradient of norm {norm} only {norm2} goes on. {remedy}",
+        what=record.what,
+        shape=passed.shape,
+        norm=number(gradient.norm),
+        norm2=number(passed.norm),
+        remedy=remedy,
     )
     return located(record, "saturated", text, remedy, degree=gradient.norm / passed.norm)
 
@@ -79,21 +85,30 @@ def _told(record: Record, source: Record, gradient: Stats, passed: Stats, made: 
     if record.op is None or not 0 < gradient.norm < inf:
         return None
     what = record.what
-    remedy = "Try a smaller learning rate, another initialisation, or leaky_relu."
+    remedy = translate("Try a smaller learning rate, another initialisation, or leaky_relu.")
     if passed.norm == 0:
         if prod(passed.shape) < FEW:
             return None
-        text = (
-            f"{what} let no gradient through: a gradient arrived at its result, of shape {passed.shape}, but its slope "
-            f"is 0 wherever this gradient is not 0. So the layers before it learn nothing here. {remedy}"
+        text = translate(
+            "{what} let no gradient through: a gradient arrived at its result, of shape {shape}, but "
+            "its slope is 0 wherever this gradient is not 0. So the layers before it learn nothing "
+            "here. {remedy}",
+            what=what,
+            shape=passed.shape,
+            remedy=remedy,
         )
         return located(record, "saturated", text, remedy, degree=1.0)
     off, units, samples = _off(source, gradient, passed, made)
     if samples < _SAMPLES or off < _SHARE * units or units < FEW:
         return None
-    text = (
-        f"{off} of the {units} units of {what} let no gradient through: the slope of each is 0 for all {samples} "
-        f"samples. So the layers before it learn nothing from these units. {remedy}"
+    text = translate(
+        "{off} of the {units} units of {what} let no gradient through: the slope of each is 0 for "
+        "all {samples} samples. So the layers before it learn nothing from these units. {remedy}",
+        off=off,
+        units=units,
+        what=what,
+        samples=samples,
+        remedy=remedy,
     )
     return located(record, "saturated", text, remedy, degree=off / units)
 

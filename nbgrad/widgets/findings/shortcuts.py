@@ -6,6 +6,7 @@ from typing import Any
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.examination import Compared, Examination, takes_of
 from nbgrad.widgets.findings.located import located
@@ -33,10 +34,13 @@ def foreseen_words(case: Examination) -> Iterator[Finding]:
             seen = _looks_ahead(case, record, given)
             if seen is not None and case.leads(record, compared.loss):
                 why, kind, remedy = seen
-                text = (
-                    f"the targets of {compared.loss.run} are the next words of those that {given.run} takes, and "
-                    f"{record.run} {why}: each place sees the word that it has to predict, so the loss falls and "
-                    "nothing is learned."
+                text = translate(
+                    "the targets of {loss} are the next words of those that {given} takes, and {run} {why}: each place "
+                    "sees the word that it has to predict, so the loss falls and nothing is learned.",
+                    loss=compared.loss.run,
+                    given=given.run,
+                    run=record.run,
+                    why=why,
                 )
                 yield located(record, kind, text, remedy)
                 return
@@ -59,19 +63,20 @@ def _precedes(case: Examination, record: Record, compared: Compared) -> bool:
 def _looks_ahead(case: Examination, record: Record, given: Record) -> tuple[str, str, str] | None:
     """Why the result at a place depends on later places, with the kind of the finding and the remedy."""
     name, places = "" if record.op is None else record.op.name, given.shape[:2]
-    mask = "Hide the later words: is_causal=True, or the mask of nn.Transformer.generate_square_subsequent_mask"
+    mask = translate("Hide the later words: is_causal=True, or nn.Transformer.generate_square_subsequent_mask(length)")
     if name == "scaled_dot_product_attention" and len(record.inputs) >= 3:
         query, key = case.source(record), case.source(record, 1)
         causal = record.settings.get("is_causal", record.settings.get("argument 6"))
         masked = len([one for one in record.inputs if one.source is not None]) > 3
         same = query is not None and key is not None and query.shape[-2] == key.shape[-2] in places
         if same and not causal and not masked and key is not None and case.leads(given, key):
-            return "has no mask", "attention", mask
+            return translate("has no mask"), "attention", mask
     square = len(record.shape) > 2 and record.shape[-1] == record.shape[-2] in places
     if name == "softmax" and square and record.settings.get("dim") in (-1, len(record.shape) - 1):
-        return ("has no mask before it", "attention", mask) if _is_unmasked(case, record) else None
+        return (translate("has no mask before it"), "attention", mask) if _is_unmasked(case, record) else None
     if record.settings.get("bidirectional") and isinstance(record.scope, ModuleScope) and case.leads(given, record):
-        return "reads the words in both directions", "target", "Leave out bidirectional=True"
+        remedy = translate("Leave out {name}", name="bidirectional=True")
+        return translate("reads the words in both directions"), "target", remedy
     return None
 
 
@@ -94,12 +99,14 @@ def equal_pairs(case: Examination) -> Iterator[Finding]:
     pairs = _pairs(case, root) if len(losses) > 1 else []
     if not pairs or not (losses[-1] <= _SMALL * losses[0] if losses[0] > 0 else losses[-1] <= _SMALL - 1):
         return
-    text = (
-        f"{pairs[0].run} compares two results of parameters that are all trained, and nothing else is in the loss: "
-        "it is smallest if they are the same for every input. It went from "
-        f"{number(losses[0])} to {number(losses[-1])}."
+    text = translate(
+        "{run} compares two results of parameters that are all trained, and nothing else is in the loss: it is "
+        "smallest if they are the same for every input. It went from {first} to {last}.",
+        run=pairs[0].run,
+        first=number(losses[0]),
+        last=number(losses[-1]),
     )
-    remedy = "detach() one side, as a teacher, or compare with other inputs, too, as a contrastive loss does"
+    remedy = translate("detach() one side, as a teacher, or compare with other inputs, too, as a contrastive loss does")
     yield located(pairs[0], "target", text, remedy)
 
 

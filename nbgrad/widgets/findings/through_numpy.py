@@ -5,9 +5,11 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from linecache import getlines
 
-from nbgrad.core.engine.place import line_of
+from nbgrad.core.engine.place import Place
 from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.findings.located import located
 
 _READS = ("numpy", "item", "tolist")
@@ -35,17 +37,27 @@ def halved(records: list[Record]) -> Iterator[Finding]:
             for line, method, whose in _sources(file, constant.name, record.place.line):
                 if whose in learned and id not in told:
                     told.add(id)
-                    yield _told(constant, learned[whose], method, line_of(file, line))
+                    yield _told(constant, learned[whose], method, place_text(Place.at(file, line)))
 
 
 def _told(constant: Record, source: Record, method: str, place: str) -> Finding:
     name = source.full_name
-    remedy = f"Compute with the tensor {name} itself: tensors have the functions of numpy, as {name}.exp()"
+    remedy = translate(
+        "Compute with the tensor {name} itself: tensors have the functions of numpy, as {name}.exp()", name=name
+    )
     return located(
         constant,
         "through numpy",
-        f"{constant.name or 'a constant'} {constant.shape} was made of the numbers of {name}, by {method}() at "
-        f"{place}: the gradient of {name} lacks the part that comes through this constant. {remedy}",
+        translate(
+            "{name} {shape} was made of the numbers of {name2}, by {method}() at {place}: the gradient "
+            "of {name2} lacks the part that comes through this constant. {remedy}",
+            name=constant.name or translate("a constant"),
+            shape=constant.shape,
+            name2=name,
+            method=method,
+            place=place,
+            remedy=remedy,
+        ),
         remedy,
     )
 

@@ -5,19 +5,20 @@ from collections import defaultdict
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.unreached import Unreached
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.findings.examination import Examination, outermost
 from nbgrad.widgets.findings.layers import DRAW
 from nbgrad.widgets.findings.located import first_of, path_of
 
 _REMEDIES = {
-    "unused": "Use it in forward(), or leave it out of the model and of the optimizer",
-    "no_grad": "Run it outside of no_grad() if it is to learn",
-    "detached": "Leave that out if it is to learn",
+    "unused": message("Use it in forward(), or leave it out of the model and of the optimizer"),
+    "no_grad": message("Run it outside of no_grad() if it is to learn"),
+    "detached": message("Leave that out if it is to learn"),
     "draw": DRAW,
-    "no gradient": "Use an op with a gradient, such as softmax for argmax, or cross_entropy for the accuracy",
-    "elsewhere": "Add it to the loss if it is to learn",
-    "function": "Return a gradient for it in backward()",
-    "checkpoint": "Use checkpoint(..., use_reentrant=False), or give it an input with requires_grad_()",
+    "no gradient": message("Use an op with a gradient, such as softmax for argmax, or cross_entropy for the accuracy"),
+    "elsewhere": message("Add it to the loss if it is to learn"),
+    "function": message("Return a gradient for it in backward()"),
+    "checkpoint": message("Use checkpoint(..., use_reentrant=False), or give it an input with requires_grad_()"),
 }
 """The remedy for a tensor that no gradient reached, by ``Unreached.kind``."""
 
@@ -49,12 +50,13 @@ def unreached(case: Examination) -> list[Finding]:
             shown = next((id for id in (one.id, one.behind) if id in at), None)
             missing[one.reason, shown].append(one)
     # An earlier backward, such as that of another loss, may have given these tensors a gradient.
-    words = "The last backward gave no gradient to" if graph.backwards > 1 else "No gradient reached"
+    words = (
+        translate("The last backward gave no gradient to") if graph.backwards > 1 else translate("No gradient reached")
+    )
     return [
         Finding(
             _KINDS.get(several[0].kind, "unreached"),
-            f"{words} {first_of([one.what for one in several])}: {several[0].reason}"
-            f"{f'. {remedy}' if (remedy := _REMEDIES.get(several[0].kind)) is not None else ''}",
+            f"{words} {first_of([one.what for one in several])}: {several[0].reason}{f'. {remedy}' if remedy else ''}",
             remedy,
             id=shown,
             tensors=tuple([one.what for one in several]),
@@ -62,6 +64,7 @@ def unreached(case: Examination) -> list[Finding]:
             place=several[0].place,
         )
         for (_, shown), several in missing.items()
+        for remedy in [translate(_REMEDIES[several[0].kind]) if several[0].kind in _REMEDIES else None]
     ]
 
 

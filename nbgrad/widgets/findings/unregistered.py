@@ -12,6 +12,7 @@ from nbgrad.core.engine.torch_origins import known_id
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.optimizers import optimized
 from nbgrad.core.graph.record import Record
+from nbgrad.core.translation import translate
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter
 from nbgrad.widgets.findings.located import located
@@ -55,14 +56,24 @@ def plain(records: list[Record]) -> Iterator[tuple[Finding, set[int]]]:
     for group in told.values():
         (record, found, one), *others = group
         what, kind = ("parameter", "Parameter") if isinstance(one, _PARAMETERS) else (type(one).__name__, "Module")
-        proper = f"nn.{kind}{'Dict' if issubclass(found.container, dict) else 'List'}"
+        proper = translate("nn.{kind}{more}", kind=kind, more="Dict" if issubclass(found.container, dict) else "List")
         ids = {known for _, _, one in group for each in _learned(one) if (known := known_id(each)) is not None}
-        name, more = type(found.module).__name__, f" and of {len(others):,} more" if others else ""
-        remedy = f"Make it an {proper}"
-        text = (
-            f"{name}.{found.attribute} is a plain {found.container.__name__}, so {name}.parameters() knows nothing of "
-            f"the {what} in {found.attribute}{found.way}{more}: an optimizer with these parameters does not train "
-            f"them, and state_dict() does not contain them. {remedy}"
+        name, more = (
+            type(found.module).__name__,
+            translate(" and of {count:,} more", count=len(others)) if others else "",
+        )
+        remedy = translate("Make it an {proper}", proper=proper)
+        text = translate(
+            "{name}.{attribute} is a plain {name2}, so {name}.parameters() knows nothing of the "
+            "{what} in {attribute}{way}{more}: an optimizer with these parameters does not train "
+            "them, and state_dict() does not contain them. {remedy}",
+            name=name,
+            attribute=found.attribute,
+            name2=found.container.__name__,
+            what=what,
+            way=found.way,
+            more=more,
+            remedy=remedy,
         )
         yield located(record, "unregistered", text, remedy), ids
 

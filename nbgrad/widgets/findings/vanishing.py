@@ -12,6 +12,7 @@ from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.finding import Finding, FindingKind
 from nbgrad.core.graph.record import Input, Record
 from nbgrad.core.graph.unreached import is_function
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.located import located
 from nbgrad.widgets.findings.saturated import FEW
@@ -66,7 +67,11 @@ def falls(
             lone[record.id] = known
     for calls in found.values():
         first = calls[-1]  # where the gradient came first
-        more = f". The same holds for {len(calls) - 1:,} more of its calls there" if len(calls) > 1 else ""
+        more = (
+            translate(". The same holds for {count:,} more of its calls there", count=len(calls) - 1)
+            if len(calls) > 1
+            else ""
+        )
         yield replace(first, text=f"{first.text}{more}")
 
 
@@ -77,14 +82,18 @@ def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool
         return None
     if record.op is None or came.norm == 0 or not isfinite(came.norm) or (not inside and _meant(record, made)):
         return None
-    scope = f", in {' > '.join(record.scope.path())}" if record.scope is not None else ""
+    scope = translate(", in {names}", names=" > ".join(record.scope.path())) if record.scope is not None else ""
     where = f"{record.run}{scope}"
     if went.norm == 0 and source.gradient.norm == 0:  # of several results one may get what another does not
         why, remedy = _why(record, taken, made)
-        text = (
-            f"the gradient ends at {where}: its norm is {number(came.norm)} when it comes there, and exactly 0 goes on "
-            f"to {taken.name}{why}" + (f". So {leaf} learns nothing from this loss" if leaf else "")
-        )
+        text = translate(
+            "the gradient ends at {where}: its norm is {norm} when it comes there, and exactly 0 "
+            "goes on to {name}{why}",
+            where=where,
+            norm=number(came.norm),
+            name=taken.name,
+            why=why,
+        ) + (translate(". So {leaf} learns nothing from this loss", leaf=leaf) if leaf else "")
         kind: FindingKind = "custom function" if is_function(record.op) else "zero gradient"
         found = located(record, kind, text, remedy)
         return replace(found, tensors=(*found.tensors, leaf)) if leaf else found
@@ -93,8 +102,13 @@ def _told(record: Record, taken: Input, made: dict[int, Record], *, inside: bool
     # No finding if others bring the tensor most of its gradient, or if only the loss follows: a mean passes on little.
     if inside and went.norm < SLIGHT * came.norm and source.gradient.norm <= 2 * went.norm:
         why, remedy = _why(record, taken, made)
-        text = (
-            f"the gradient falls at {where}: from norm {number(came.norm)} to {number(went.norm)} for {taken.name}{why}"
+        text = translate(
+            "the gradient falls at {where}: from norm {norm} to {norm2} for {name}{why}",
+            where=where,
+            norm=number(came.norm),
+            norm2=number(went.norm),
+            name=taken.name,
+            why=why,
         )
         return located(record, "vanishing", text, remedy)
     return None
@@ -150,21 +164,29 @@ def _why(record: Record, taken: Input, made: dict[int, Record]) -> tuple[str, st
         and isinstance(dim := record.settings.get("dim"), int)
         and record.shape[dim] == 1
     ):
-        remedy = "Use sigmoid, or two scores"
-        return f": {op} of one number, as along dim={dim} of {record.shape}, is always the same. {remedy}", remedy
+        remedy = translate("Use sigmoid, or two scores")
+        return translate(
+            ": {op} of one number, as along dim={dim} of {shape}, is always the same. {remedy}",
+            op=op,
+            dim=dim,
+            shape=record.shape,
+            remedy=remedy,
+        ), remedy
     if traits.steepest is not None:
-        return ": all of its inputs lie so far from 0 that it is flat there", None
+        return translate(": all of its inputs lie so far from 0 that it is flat there"), None
     if (traits.flat or op == "clamp") and taken.gradient is not None and taken.gradient.norm == 0:
-        return ": its slope is 0 wherever the gradient of its result is not 0", None
+        return translate(": its slope is 0 wherever the gradient of its result is not 0"), None
     if traits.jumps:
-        return f": the slope of {op} is 0 everywhere", None
+        return translate(": the slope of {op} is 0 everywhere", op=op), None
     if record.op is not None and is_function(record.op):
-        remedy = f"Compare it with nbgrad.gradcheck, or look at what its backward() returns for {taken.name}"
-        why = f": its backward() returns zeros. {remedy}"
+        remedy = translate(
+            "Compare it with nbgrad.gradcheck, or look at what its backward() returns for {name}", name=taken.name
+        )
+        why = translate(": its backward() returns zeros. {remedy}", remedy=remedy)
     elif underflowed(record, taken, made):
         dtype = dtype_name(made[taken.source or 0].dtype)
-        remedy = "Scale the loss, as optim.GradScaler does"
-        why = f": it is too small for {dtype}. {remedy}"
+        remedy = translate("Scale the loss, as optim.GradScaler does")
+        why = translate(": it is too small for {dtype}. {remedy}", dtype=dtype, remedy=remedy)
     else:
         return _factor(record, taken, made) if traits.multiplies else "", None
     return why, remedy
@@ -175,15 +197,23 @@ def _factor(record: Record, taken: Input, made: dict[int, Record]) -> str:
     for other in record.inputs:
         of = made.get(other.source or 0)
         if other is not taken and other.source is None and other.literal == 0:
-            return ", because the other factor is the number 0"
+            return translate(", because the other factor is the number 0")
         if other is taken or other.name in _ADDED or of is None or of.value is None or of.value.low is None:
             continue
         most = max(-of.value.low, of.value.high or 0.0)
         later = of.since is not None and of.since.what is not None  # a step changed it since: only an exact 0 counts
         if most <= (0.0 if later else _SMALL):
-            what = of.full_name or (f"the result of {of.op.name}" if of.op is not None else other.name)
+            what = of.full_name or (
+                translate("the result of {name}", name=of.op.name) if of.op is not None else other.name
+            )
             stays = _stays(of, other) if most == 0 else ""
-            return f", because {what} {of.shape} is {'all 0' if most == 0 else f'{number(most)} at most'}{stays}"
+            return translate(
+                ", because {what} {shape} is {more}{stays}",
+                what=what,
+                shape=of.shape,
+                more="all 0" if most == 0 else translate("{most} at most", most=number(most)),
+                stays=stays,
+            )
     return ""
 
 
@@ -192,10 +222,10 @@ def _stays(of: Record, other: Input) -> str:
     if of.kind != "parameter":
         return ""
     if other.gradient is None:
-        return " and gets no gradient"
+        return translate(" and gets no gradient")
     if other.gradient.norm == 0:
-        return " and gets a gradient of 0 itself, because the other factor is 0 too: so it stays 0"
-    return " and no step moves it"
+        return translate(" and gets a gradient of 0 itself, because the other factor is 0 too: so it stays 0")
+    return translate(" and no step moves it")
 
 
 def underflowed(record: Record, taken: Input, made: dict[int, Record]) -> bool:

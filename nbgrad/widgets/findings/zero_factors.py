@@ -9,6 +9,7 @@ from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.record import Input, Record
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.findings.divergence import alike
 from nbgrad.widgets.findings.module_gradients import Judgement, starved
@@ -110,7 +111,9 @@ def _scopes(judged: dict[Scope, Judgement], behind: dict[int, str], ends: list[_
     for scope, one in judged.items():
         what = next((behind[record.id] for record in one.learned if record.id in behind), None)
         if one.kind == "none" and what:
-            found[scope] = f": exactly zero so far, because it is multiplied with {what}, which was 0 and learns"
+            found[scope] = translate(
+                ": exactly zero so far, because it is multiplied with {what}, which was 0 and learns", what=what
+            )
         elif one.kind == "vanishing" and (what or scope in homes):
             found[scope] = one.said
     return found
@@ -123,25 +126,42 @@ def _notes(ends: list[_End]) -> list[str]:
         if end.taken.gradient is not None and end.taken.gradient.norm == 0:
             told.setdefault((end.record.op, end.record.file, end.record.line, end.factor.name), []).append(end)
     notes = [
-        _told(*calls) + (f" The same holds for {len(calls) - 1:,} more of its calls there." if calls[1:] else "")
+        _told(*calls)
+        + (
+            translate(" The same holds for {count:,} more of its calls there.", count=len(calls) - 1)
+            if calls[1:]
+            else ""
+        )
         for calls in told.values()
     ]
-    more = [f"The same holds for {counted(len(notes) - _MOST, 'more place')}."] if len(notes) > _MOST else []
+    more = (
+        [translate("The same holds for {places}.", places=counted(len(notes) - _MOST, "more place"))]
+        if len(notes) > _MOST
+        else []
+    )
     return notes[:_MOST] + more
 
 
 def _told(end: _End, *_: _End) -> str:
     record, of, what = end.record, end.factor, end.what
-    scope = f", in {' > '.join(record.scope.path())}" if record.scope is not None else ""
+    scope = translate(", in {names}", names=" > ".join(record.scope.path())) if record.scope is not None else ""
     if of.since is not None and of.since.what is not None:
-        return (
-            f"No gradient went past {record.run}{scope}, because {what} was 0 then. {of.since.what} has moved it "
-            "since: the layers before it learn from the next backward on."
+        return translate(
+            "No gradient went past {run}{scope}, because {what} was 0 then. {what2} has moved it "
+            "since: the layers before it learn from the next backward on.",
+            run=record.run,
+            scope=scope,
+            what=what,
+            what2=of.since.what,
         )
-    return (
-        f"No gradient goes past {record.run}{scope}, because {what} is {_zeros(of)}. This factor gets a gradient "
-        "itself, so a step of its optimizer moves it, and the layers before it learn from then on: this is a fault "
-        "only if it stays 0."
+    return translate(
+        "No gradient goes past {run}{scope}, because {what} is {zeros}. This factor gets a gradient "
+        "itself, so a step of its optimizer moves it, and the layers before it learn from then on: "
+        "this is a fault only if it stays 0.",
+        run=record.run,
+        scope=scope,
+        what=what,
+        zeros=_zeros(of),
     )
 
 

@@ -11,7 +11,8 @@ from itertools import groupby
 
 from nbgrad.core.graph.memory import byte_text
 from nbgrad.core.stages import stage
-from nbgrad.widgets.description.format import counted, lines_of, listed
+from nbgrad.core.translation import translate, translate_count
+from nbgrad.widgets.description.format import counted, lines_of, listed, plural
 from nbgrad.widgets.description.ids import folded_id
 from nbgrad.widgets.description.living_bytes import bytes_level, least_of
 from nbgrad.widgets.description.outline import Outline
@@ -46,7 +47,12 @@ NODES = 300
 ASKED = 1000
 """The same if a reader has chosen the folded modules, or has unfolded one: a page still draws this many fast."""
 
-_NOUNS = {"iteration": "iteration", "section": "section", "layer": "layer", "derivative": "derivative"}
+_NOUNS = {
+    "iteration": plural("iteration"),
+    "section": plural("section"),
+    "layer": plural("layer"),
+    "derivative": plural("derivative"),
+}
 """The words for the kinds of folded scopes, other than calls of modules and parts that the user named."""
 
 _GRADIENTS = 8
@@ -217,7 +223,10 @@ def _with_bytes(node: Node, inside: list[Node], kept: KeptBytes | None, sizes: l
     if not size:
         return node
     whole = {one["id"] for one in inside}.isdisjoint(kept["hidden"])
-    details: list[Detail] = [*node["details"], _part("Kept for the backward", f"{least_of(whole)}{byte_text(size)}")]
+    details: list[Detail] = [
+        *node["details"],
+        _part(translate("Kept for the backward"), f"{least_of(whole)}{byte_text(size)}"),
+    ]
     levels = {**node["levels"], "saved": bytes_level(size, sizes)} if "saved" in node["levels"] else node["levels"]
     return {**node, "bytes": size, "details": details, "levels": levels}
 
@@ -237,9 +246,14 @@ def _levels(inside: list[Node], classed: set[str]) -> dict[str, float]:
 
 
 def _fold_note(scopes: list[Scope], hidden: int) -> str:
-    many = Counter([_NOUNS.get(scope["kind"], "module call") for scope in scopes])
-    what = listed([counted(count, noun) for noun, count in many.items()])
-    return f"{what} {'is' if len(scopes) == 1 else 'are'} folded, holding {counted(hidden, 'node')}."
+    many = Counter([_NOUNS.get(scope["kind"], plural("module call")) for scope in scopes])
+    what = listed([translate_count(count, *noun) for noun, count in many.items()])
+    return translate(
+        "{what} {are} folded, holding {nodes}.",
+        what=what,
+        are=translate("is" if len(scopes) == 1 else "are"),
+        nodes=counted(hidden, "node"),
+    )
 
 
 def _folded_node(
@@ -249,39 +263,41 @@ def _folded_node(
     ops = [node for node in inside if node["kind"] == "op"]
     counts = Counter(node["op"] or node["label"][0] for node in ops)
     details: list[Detail] = [
-        _part("Folded", f"{counted(len(ops), 'op')}, {counted(len(inside) - len(ops), 'tensor')}"),
-        _part("Ops", "\n".join(f"{name} × {count}" for name, count in counts.most_common(40))),
+        _part(translate("Folded"), f"{counted(len(ops), 'op')}, {counted(len(inside) - len(ops), 'tensor')}"),
+        _part(translate("Ops"), "\n".join(f"{name} × {count}" for name, count in counts.most_common(40))),
     ]
     if own := [one for one in inside if one["kind"] == "parameter" and one["rule"] is not None]:
         rows = [f"{one['label'][0]} {' '.join(one['label'][1:2])} {one['rule']}" for one in own]
-        more = [f"and {len(rows) - 2 * _ENDS:,} more"] if len(rows) > 2 * _ENDS + 1 else []
+        more = [translate("and {count:,} more", count=len(rows) - 2 * _ENDS)] if len(rows) > 2 * _ENDS + 1 else []
         told = "\n".join([*rows[:_ENDS], *more, *rows[-_ENDS:]] if more else rows)
-        details.append({"term": "Gradients of parameters", "text": told})
+        details.append({"term": translate("Gradients of parameters"), "text": told})
     if reductions:
         texts = Counter(reduction["text"] for reduction in reductions)
         rows = [f"{text}" + (f"  × {count}" if count > 1 else "") for text, count in texts.most_common(40)]
-        details.append({"term": "Broadcast reductions inside", "text": "\n".join(rows)})
+        details.append({"term": translate("Broadcast reductions inside"), "text": "\n".join(rows)})
     label = [scopes[0]["label"], scopes[0]["folds"]]
     if run is not None and len(scopes) > 1:
         ends = [scopes[0]["name"], scopes[-1]["name"]]
         kinds, calls = [part.kind for part in run.parts], len(run.cycles[0])
         loop = calls == 1 and iterates(scopes[0])
         branches = {scope["variant"]: scope["folds"] for scope in scopes} if loop else {}
-        many = f" × {len(scopes) // calls:,}" + (f", {len(branches)} kinds" if len(branches) > 1 else "")
+        many = f" × {len(scopes) // calls:,}" + (
+            translate(", {count} kinds", count=len(branches)) if len(branches) > 1 else ""
+        )
         label = [_names(kinds, LINE - len(many)) + many]
         if loop:
             label.append(" | ".join(dict.fromkeys(scope["folds"] for scope in scopes)))
         elif ends != kinds * 2:  # calls of one module without a name
             label.append(" … ".join(dict.fromkeys(ends)))
         folds = iter(scopes)
-        each = [(part.kind, next(folds)["folds"] if part.called else "1 op") for part in run.parts]
+        each = [(part.kind, next(folds)["folds"] if part.called else counted(1, "op")) for part in run.parts]
         text = "\n".join(map(": ".join, each)) if len(each) > 1 else each[0][1]
         if len(branches) > 1:
             times = Counter([scope["variant"] for scope in scopes])
             text = "\n".join([f"{branches[one]} × {count:,}" for one, count in times.most_common()])
-        details.insert(0, _part("Each of them", text))
+        details.insert(0, _part(translate("Each of them"), text))
         if loop:
-            details.insert(1, _part("Iterations", _iterations(scopes, inside)))
+            details.insert(1, _part(translate("Iterations"), _iterations(scopes, inside)))
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
         **plain_node(folded_id(scopes[0]["id"]), "folded", label, details),
@@ -305,13 +321,15 @@ def _iterations(scopes: list[Scope], inside: list[Node]) -> str:
         if (node := last.get(scope["id"])) is not None
     ]
     left = len(lines) - 2 * _ENDS
-    return "\n".join([*lines[:_ENDS], f"and {left:,} more", *lines[-_ENDS:]] if left > 1 else lines)
+    return "\n".join(
+        [*lines[:_ENDS], translate("and {left:,} more", left=left), *lines[-_ENDS:]] if left > 1 else lines
+    )
 
 
 def _names(kinds: list[str], room: int) -> str:
     """As many of these names as there is room for, at least one; and how many more there are."""
     for many in range(len(kinds), 0, -1):
-        more = f" and {len(kinds) - many} more" if many < len(kinds) else ""
+        more = translate(" and {count} more", count=len(kinds) - many) if many < len(kinds) else ""
         names = ", ".join(kinds[:many])
         if len(names) + len(more) <= room:
             return names + more
@@ -345,13 +363,15 @@ def _merged_edge(group: list[Edge], tensors: int) -> Edge:
         return first
     gradients = [edge for edge in group if edge["gradient"]]
     none = "" if any(edge["gradient"] is not None for edge in group) else None
-    several = f"{len(gradients)} gradients"
+    several = translate("{count} gradients", count=len(gradients))
     back = gradients[0]["back"] if tensors == 1 and gradients else several
     alone = gradients[0] if len(gradients) == 1 else None
     return {
         **first,
         "input": "",
-        "label": first["label"] if tensors == 1 else f"{first['label']} and {tensors - 1} more",
+        "label": first["label"]
+        if tensors == 1
+        else translate("{first} and {tensors} more", first=first["label"], tensors=tensors - 1),
         "back": None if not gradients else alone["back"] if alone else back,
         "gradient": none if not gradients else alone["gradient"] if alone else several,
     }
@@ -394,7 +414,11 @@ def _walk(graph: Outline, where: dict[str, str], renamed: dict[str, str], drawn:
             given += [one for one, _ in ones]
             origins += [origin for _, origin in ones]
         first = stop_of[inside[0]]
-        title = f"{counted(len(inside), 'rule')} inside {labels[at]}" if inside[0] in where else first.step["title"]
+        title = (
+            translate("{rules} inside {labels}", rules=counted(len(inside), "rule"), labels=labels[at])
+            if inside[0] in where
+            else first.step["title"]
+        )
         rules = [ran + 1, ran + len(inside), len(stopped)]
         ran += len(inside)
         walk.append(

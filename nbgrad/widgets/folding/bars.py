@@ -1,5 +1,6 @@
 """The bars in a folded box: the gradient norms inside it, side by side."""
 
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.schema import Bars, Node, Scope
 from nbgrad.widgets.description.tree import iterates
 
@@ -21,11 +22,11 @@ def bars_of(scopes: list[Scope], inside: list[Node], past: str) -> Bars | None:
     if iterates(scopes[0]):
         last = {node["scope"]: node for node in inside if node["kind"] == "op"}
         steps = [last[scope["id"]] for scope in scopes if scope["id"] in last]
-        return _bars("".join(map(_letter, steps)), "gradient norms of the results of {} iterations")
+        return _bars("".join(map(_letter, steps)), translate("gradient norms of the results of {} iterations"))
     if len(past.replace("-", "")) > 1:
-        return _bars(past, "largest gradient norm inside in {} backwards")
+        return _bars(past, translate("largest gradient norm inside in {} backwards"))
     own = [node for node in inside if node["kind"] == "parameter"]
-    return _bars("".join(map(_letter, own)), "gradient norms of {} parameters")
+    return _bars("".join(map(_letter, own)), translate("gradient norms of {} parameters"))
 
 
 def _letter(node: Node) -> str:
@@ -39,4 +40,6 @@ def _bars(heights: str, text: str) -> Bars | None:
     if len(heights) <= MOST:
         return Bars(heights=heights, text=text.format(len(heights)))
     some = [heights[round(at * (len(heights) - 1) / (MOST - 1))] for at in range(MOST)]
-    return Bars(heights="".join(some), text=text.format(f"{MOST} of {len(heights):,}"))
+    return Bars(
+        heights="".join(some), text=text.format(translate("{MOST} of {count:,}", MOST=MOST, count=len(heights)))
+    )

@@ -2,6 +2,7 @@
 
 from itertools import islice
 
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.schema import Edge, Hidden, HiddenNode, HiddenReduction
 from nbgrad.widgets.description.tree import Tree
 
@@ -52,7 +53,11 @@ def _nodes(tree: Tree, where: dict[str, str], unseen: frozenset[str]) -> list[Hi
                 node=home,
                 label=" › ".join([*around.get(node["scope"] or "", []), *node["label"][:1]]),
                 words=" ".join(
-                    [*node["label"][1:2], node["kind"], *([f"line {node['line']}"] if node["line"] else [])]
+                    [
+                        *node["label"][1:2],
+                        node["kind"],
+                        *([translate("line {node}", node=node["line"])] if node["line"] else []),
+                    ]
                 ),
                 norms=node["norms"] if node["kind"] in ("parameter", "leaf") else [],
                 many=0,

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import counted
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Node
@@ -34,10 +35,13 @@ def keep_nearest(graph: Outline, limit: int, asked: frozenset[str] = frozenset()
         kept.add(node["id"])
     lost = Counter("op" if node["kind"] in ("op", "folded") else "tensor" for node in nodes if node["id"] not in kept)
     parts = [counted(lost[noun], noun) for noun in ("op", "tensor") if lost[noun]]
-    where = "what was unfolded" if asked else "the end of the record"
-    note = (
-        f"The graph is too large to draw in full: only the {limit} nodes nearest to {where} are drawn; "
-        f"{' and '.join(parts)} further away are not."
+    where = translate("what was unfolded") if asked else translate("the end of the record")
+    note = translate(
+        "The graph is too large to draw in full: only the {limit} nodes nearest to {where} are "
+        "drawn; {names} further away are not.",
+        limit=limit,
+        where=where,
+        names=translate(" and ").join(parts),
     )
     drawn = [edge for edge in edges if edge["source"] in kept and edge["target"] in kept]
     there = {edge["id"] for edge in drawn}

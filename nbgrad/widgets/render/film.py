@@ -5,6 +5,7 @@ from io import BytesIO
 from typing import TypeVar
 
 from nbgrad.core.stages import stage
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.schema import Node, Picture, Step
 from nbgrad.widgets.optional_packages import loading, needs
 from nbgrad.widgets.render.svg import Moment, rendered, svg
@@ -52,13 +53,18 @@ def moments(picture: Picture) -> Iterator[tuple[Moment, float]]:
     computed = {node["id"] for node in nodes} - {node["id"] for node in ops}
     nothing = frozenset[str]()
     if ops:
-        start = "The forward begins with the inputs."
+        start = translate("The forward begins with the inputs.")
         yield Moment(start, "", frozenset(computed), nothing, nothing, nothing, forward=True), _SECONDS["forward"]
     done = 0
     for some in _parts(ops, _FORWARD):
         computed |= {node["id"] for node in some}
         done += len(some)
-        said = f"Forward, op {done:,} of {len(ops):,}: {', '.join(node['label'][0] for node in some)}"
+        said = translate(
+            "Forward, op {done:,} of {count:,}: {names}",
+            done=done,
+            count=len(ops),
+            names=", ".join(node["label"][0] for node in some),
+        )
         current = frozenset(node["id"] for node in some)
         yield Moment(said, "", frozenset(computed), nothing, nothing, current, forward=True), _SECONDS["forward"]
     everything = frozenset(computed)
@@ -75,7 +81,7 @@ def moments(picture: Picture) -> Iterator[tuple[Moment, float]]:
         said, more = _told(taken, done, len(steps)), "; ".join(one["text"] for one in given)
         yield Moment(said, more, everything, frozenset(reached), frozenset(back), current), _SECONDS["backward"]
     whole = frozenset(node["id"] for node in nodes)
-    said = "All gradients have arrived." if steps else "No backward ran."
+    said = translate("All gradients have arrived.") if steps else translate("No backward ran.")
     yield Moment(said, "", whole, whole, frozenset(source), nothing), _SECONDS["end"]
 
 
@@ -85,7 +91,7 @@ def _runs(node: Node) -> bool:
 
 
 def _told(steps: list[Step], done: int, all_of_them: int) -> str:
-    first = f"Backward, step {done:,} of {all_of_them:,}"
+    first = translate("Backward, step {done:,} of {all_of_them:,}", done=done, all_of_them=all_of_them)
     if len(steps) == 1:
         return f"{first}: {steps[0]['title']}"
     return f"{first}: {', '.join(step['title'] for step in steps)}"

@@ -7,6 +7,7 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
+from nbgrad.core.translation import SOURCE
 from nbgrad.widgets.description.schema import Picture
 from nbgrad.widgets.folding.apply import NODES
 from nbgrad.widgets.render.svg import svg
@@ -38,8 +39,9 @@ def page(picture: Picture, title: str, program: str | None = None) -> str:
         title: the title of the page; any text.
         program: what runs the graph again with other numbers, as ``what_if_program`` writes it.
     """
+    language = escape(picture["description"].get("language", SOURCE))
     return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<!DOCTYPE html>\n<html lang="{language}">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'

@@ -5,6 +5,8 @@
 
 from dataclasses import dataclass
 
+from nbgrad.core.translation import message
+
 
 @dataclass(frozen=True)
 class Paint:
@@ -75,32 +77,32 @@ def heat(part: float, *, dark: bool) -> str:
 
 
 MEANING = {
-    "op": "operation",
-    "parameter": "parameter",
-    "leaf": "leaf: needs a gradient",
-    "input": "input",
-    "constant": "constant",
-    "outside": "made before this graph",
-    "folded": "folded module",
-    "failed": "raised an error",
+    "op": message("operation"),
+    "parameter": message("parameter"),
+    "leaf": message("leaf: needs a gradient"),
+    "input": message("input"),
+    "constant": message("constant"),
+    "outside": message("made before this graph"),
+    "folded": message("folded module"),
+    "failed": message("raised an error"),
 }
 """The meaning of each kind of node, in the order of the legend."""
 
 FOLDED = {
-    "loop": "folded loop",
-    "both": "folded module or loop",
+    "loop": message("folded loop"),
+    "both": message("folded module or loop"),
 }
 """The meaning of a folded box for iterations of a loop, and the words if there are both kinds."""
 
-BARS = ", bars: gradients of its parameters"
+BARS = message(", bars: gradients of its parameters")
 """The addition to the legend if a folded box has a small chart."""
 
 SIGNS = {
-    "root": "backward starts here",
-    "mark": "broadcast undone: summed",
-    "value": "value, forward",
-    "back": "∇ gradient, backward",
-    "faint": "no gradient",
-    "jump": "goes on at the same letter",
+    "root": message("backward starts here"),
+    "mark": message("broadcast undone: summed"),
+    "value": message("value, forward"),
+    "back": message("∇ gradient, backward"),
+    "faint": message("no gradient"),
+    "jump": message("goes on at the same letter"),
 }
 """The meanings of the other signs, in their order at the end of the legend."""

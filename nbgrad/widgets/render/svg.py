@@ -14,6 +14,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from nbgrad.core.stages import stage
+from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.schema import Box, Description, Edge, Form, Jump, Layout, Node, Picture, Scope
 from nbgrad.widgets.description.stage import PROJECTOR
@@ -234,7 +235,7 @@ def _sentences(description: Description) -> Iterator[tuple[str, str, str]]:
         yield error, "alarm", next((one.text for one in found if one.text in error), "")
     for one in found[:LISTED]:
         if one.text not in error:  # the error has said it
-            yield f"Finding: {one.text}", "alarm" if one.kind in _ERRORS else "note", one.text
+            yield translate("Finding: {text}", text=one.text), "alarm" if one.kind in _ERRORS else "note", one.text
     yield from [(line, "note", "") for line in unlisted(found)]
     yield from [(note, "note", "") for note in notes[bool(error) :]]
 
@@ -267,8 +268,12 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
         if key not in present:
             continue
         if key == "folded":
-            meaning = FOLDED["both" if False in loops else "loop"] if True in loops else meaning
-            meaning += BARS if any(node["bars"] is not None for node in picture["description"]["nodes"]) else ""
+            meaning = translate(FOLDED["both" if False in loops else "loop"] if True in loops else meaning)
+            meaning += (
+                translate(BARS) if any(node["bars"] is not None for node in picture["description"]["nodes"]) else ""
+            )
+        else:
+            meaning = translate(meaning)
         step = 34 + text_width(meaning, 11) * WIDER + 10
         if x > _MARGIN and x + step - 10 > _MARGIN + width:
             x, y = _MARGIN, y + 20
@@ -430,10 +435,10 @@ def _mark(edge: Edge, layout: Layout) -> Iterator[str]:
 
 def edge_title(edge: Edge) -> str:
     """Say in one line what went along an edge, both ways."""
-    came = edge["gradient"] and f"; gradient {edge['gradient']}"
-    gradient = f"; {edge['mismatch']}" if edge["mismatch"] else "; no gradient" if came is None else came
-    reduction = "" if edge["reduction"] is None else f"; summed {edge['reduction']['text']}"
-    return f"{edge['input'] or 'inputs'}: {edge['label']}{gradient}{reduction}"
+    came = edge["gradient"] and translate("; gradient {edge}", edge=edge["gradient"])
+    gradient = f"; {edge['mismatch']}" if edge["mismatch"] else translate("; no gradient") if came is None else came
+    reduction = "" if edge["reduction"] is None else translate("; summed {edge}", edge=edge["reduction"]["text"])
+    return f"{edge['input'] or translate('inputs')}: {edge['label']}{gradient}{reduction}"
 
 
 def _scope_label(scope: Scope, box: Box, wide: float) -> Iterator[str]:
@@ -467,10 +472,10 @@ def _node(node: Node, layout: Layout, colour: str, marks: dict[str, str]) -> Ite
     """
     kind, box, rule = node["kind"], layout["nodes"][node["id"]], layout["texts"].get(node["id"])
     form = layout["forms"].get(node["id"], "card")
-    bars = "" if node["bars"] is None else f"; bars: {node['bars']['text']}"
-    why = [one["text"] for one in node["details"] if one["term"] == "gradient" and "role" not in one]
-    meaning = FOLDED["loop"] if loops_over(node) else LEGEND[kind]
-    title = f"{lines_of(node)[0]} ({meaning}){bars}{''.join(f'; gradient {text}' for text in why)}"
+    bars = "" if node["bars"] is None else translate("; bars: {node}", node=node["bars"]["text"])
+    why = [translate("; gradient {edge}", edge=one["text"]) for one in node["details"] if one.get("role") == "unknown"]
+    meaning = translate(FOLDED["loop"] if loops_over(node) else LEGEND[kind])
+    title = f"{lines_of(node)[0]} ({meaning}){bars}{''.join(why)}"
     yield f"<g>{_title(title)}"
     if kind == "folded":
         box = {**box, "width": box["width"] - BEHIND, "height": box["height"] - BEHIND}

@@ -3,10 +3,12 @@
 import unicodedata
 from collections import defaultdict
 
+from nbgrad.core.graph.checkup import NOT_JUDGED
 from nbgrad.core.stages import stage
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.outline import Outline
-from nbgrad.widgets.description.schema import Description, Edge, Node
+from nbgrad.widgets.description.schema import Description, Edge, Kind, Node
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.told import LISTED, told, unlisted
 
@@ -14,6 +16,21 @@ ROWS = 200
 """How many nodes are listed: the last ones, where the backward starts."""
 
 _COLUMN = 48
+
+HEADER = (message("node"), message("kind"), message("label"), message("scope"), message("takes"))
+"""The heads of the columns of a table."""
+
+KINDS: dict[Kind, str] = {
+    "op": message("op"),
+    "parameter": message("parameter"),
+    "leaf": message("leaf"),
+    "input": message("input"),
+    "constant": message("constant"),
+    "outside": message("outside"),
+    "folded": message("folded"),
+    "failed": message("failed"),
+}
+"""The words for the kinds of nodes in a table."""
 
 
 @stage("render")
@@ -33,15 +50,17 @@ def text(graph: Description | Outline, *, rows: int = ROWS) -> str:
     nodes = description["nodes"]
     lines = [f"{clip(description['name'], 120)}: {clip(description['summary'], 500)}"]
     if (memory := description["memory"]) is not None:
-        lines.append(f"Memory: {clip(memory['text'], 500)}")
-        lines += [f"Memory: {memory['line']} (forward, then backward)"] if memory["line"] else []
-    lines += [f"Note: {clip(note, 500)}" for note in description["notes"]]
+        lines.append(translate("Memory: {memory}", memory=clip(memory["text"], 500)))
+        lines += (
+            [translate("Memory: {memory} (forward, then backward)", memory=memory["line"])] if memory["line"] else []
+        )
+    lines += [translate("Note: {note}", note=clip(note, 500)) for note in description["notes"]]
     lines += _findings(description)
     taken: defaultdict[str, list[Edge]] = defaultdict(list)
     for edge in description["edges"]:
         taken[edge["target"]].append(edge)
     marked = any(node["badges"] for node in nodes[-rows:])
-    table = [["node", "kind", "label", "scope", "takes", "finding" if marked else ""]]
+    table = [[*map(translate, HEADER), translate("finding") if marked else ""]]
     for node in nodes[-rows:]:
         path = " > ".join(clip(tree.scopes[scope]["label"], _COLUMN) for scope in tree.path(node["scope"]))
         takes = ", ".join(_take(edge) for edge in taken[node["id"]])
@@ -49,11 +68,11 @@ def text(graph: Description | Outline, *, rows: int = ROWS) -> str:
         table.append([*cells, "; ".join(f"! {clip(badge['text'], _COLUMN)}" for badge in node["badges"][:3])])
     lines += ["", *_align(table)]
     if len(nodes) > rows:
-        lines.append(f"({len(nodes) - rows:,} earlier nodes are not listed)")
+        lines.append(translate("({count:,} earlier nodes are not listed)", count=len(nodes) - rows))
     gradients = [(edge, edge["gradient"]) for edge in description["edges"] if edge["gradient"]]
-    lines += _section("Gradients", gradients, _COLUMN, rows)
+    lines += _section(translate("Gradients"), gradients, _COLUMN, rows)
     reduced = [(edge, edge["reduction"]["text"]) for edge in description["edges"] if edge["reduction"] is not None]
-    lines += _section("Broadcast reductions", reduced, 72, rows)
+    lines += _section(translate("Broadcast reductions"), reduced, 72, rows)
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -62,21 +81,27 @@ def _findings(description: Description) -> list[str]:
     found = told(description)
     said = [one.text + (f" ({one.node})" if one.node else "") for one in found[:LISTED]]
     if description["outcome"]:
-        judged = [line.partition(":")[0] for line in description["checked"] if not line.startswith("not judged")]
+        judged = [
+            line.partition(":")[0] for line in description["checked"] if not line.startswith(translate(NOT_JUDGED))
+        ]
         return [clip(f"{description['outcome']}: {', '.join(judged)}", 500)]
-    return [f"Finding: {clip(text, 500)}" for text in said] + unlisted(found)
+    return [translate("Finding: {text}", text=clip(text, 500)) for text in said] + unlisted(found)
 
 
 def _section(title: str, said: list[tuple[Edge, str]], width: int, rows: int) -> list[str]:
     if not said:
         return []
     table = [[_ends(edge), clip(words, width)] for edge, words in said[-rows:]]
-    rest = [f"({len(said) - rows:,} earlier ones are not listed)"] if len(said) > rows else []
+    rest = [translate("({count:,} earlier ones are not listed)", count=len(said) - rows)] if len(said) > rows else []
     return ["", f"{title}:", *(f"  {line}" for line in _align(table)), *rest]
 
 
 def _kind(node: Node) -> str:
-    return f"{node['kind']}, root" if node["root"] else node["kind"]
+    return (
+        translate("{node}, root", node=translate(KINDS[node["kind"]]))
+        if node["root"]
+        else translate(KINDS[node["kind"]])
+    )
 
 
 def _label(node: Node) -> str:

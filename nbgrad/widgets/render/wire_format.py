@@ -12,6 +12,7 @@ from functools import cache
 from operator import sub
 from typing import Any, get_args, get_type_hints
 
+from nbgrad.core.translation import SOURCE, page_texts
 from nbgrad.widgets.description.schema import (
     PYTHON_ONLY,
     Description,
@@ -24,12 +25,14 @@ from nbgrad.widgets.description.schema import (
 
 
 def sent(picture: Picture) -> Picture:
-    """The picture without the widths of its texts, and without the fields that only Python reads."""
+    """The picture without the widths of its texts and the fields that only Python reads, with the texts of its page."""
     layout, turned = ({**one, "texts": {}} if one else None for one in (picture["layout"], picture["turned"]))
     description: Any = _public(picture["description"], Description)
     description["scopes"] = [_public(scope, Scope) for scope in description["scopes"]]
     if (memory := description["memory"]) is not None:
         description["memory"] = _public(memory, MemoryTimeline)
+    if texts := page_texts(description.get("language", SOURCE)):
+        description["texts"] = texts
     description["verdicts"] = [_public(one, Verdict) for one in description["verdicts"]]
     others = {part: picture[part] and sent(picture[part]) for part in OTHERS}  # type: ignore[literal-required]
     return {**picture, "description": description, "layout": layout, "turned": turned, **others}  # type: ignore[typeddict-item]  # the layout is there

@@ -3,6 +3,7 @@
 import type { Node as GraphNode, Question } from "./description";
 import { attribute, flag, html, listen } from "./dom";
 import { spoken } from "./draw";
+import { message, translate } from "./language";
 import { original } from "./model";
 import type { Scene } from "./scene";
 import { write } from "./write";
@@ -30,13 +31,13 @@ export class Answers {
     const question = this.#questions.find(({ node }) => node === of);
     if (!question) return [];
     const { node, name, shape } = question;
-    const field = html("input", { type: "text", autocomplete: "off", label: `The gradient of ${name}`, testid: "answer" });
+    const field = html("input", { type: "text", autocomplete: "off", label: translate("The gradient of {name}", { name }), testid: "answer" });
     const said = html("p", { role: "status", testid: "answered" });
-    const form = html("form", { class: "nbg-what-if" }, `∇ ${name} = `, field, html("button", {}, "Answer"), said);
+    const form = html("form", { class: "nbg-what-if" }, `∇ ${name} = `, field, html("button", {}, translate("Answer")), said);
     const show = () => {
       const given = this.#given.get(node);
       field.value = given?.text ?? "";
-      said.textContent = !given ? (shape.length ? `${question.seals.length} numbers, such as 1, -2.5, 1/4` : "") : given.reason ? `✗ not yet: ${given.reason}.` : "✓ right";
+      said.textContent = !given ? (shape.length ? translate("{count} numbers, such as 1, -2.5, 1/4", { count: question.seals.length }) : "") : given.reason ? `✗ ${translate("not yet")}: ${given.reason}.` : `✓ ${translate("right")}`;
     };
     listen(form, "submit", (event) => {
       event.preventDefault();
@@ -86,20 +87,20 @@ const numbersIn = (text: string): number[] =>
 function reason(question: Question, given: number[]): string {
   const { shape, seals } = question;
   const many = seals.length;
-  if (!given.length || given.some(Number.isNaN)) return "numbers are expected, such as -1.5 or 1/4";
-  if (given.length !== many) return `the shape is (${shape.join(", ")}${shape.length === 1 ? "," : ""}), so ${many} ${many > 1 ? "numbers are" : "number is"} expected, not ${given.length}`;
+  if (!given.length || given.some(Number.isNaN)) return translate("numbers are expected, such as -1.5 or 1/4");
+  if (given.length !== many) return translate(many > 1 ? "the shape is {shape}, so {many} numbers are expected, not {count}" : "the shape is {shape}, so {many} number is expected, not {count}", { shape: `(${shape.join(", ")}${shape.length === 1 ? "," : ""})`, many, count: given.length });
   const each = (change: (x: number) => number) => given.map((x, at) => near(question, at, change(x)));
   const all = (change: (x: number) => number) => each(change).every(Boolean);
   const right = each((x) => x);
   const count = right.filter(Boolean).length;
   if (count === many) return "";
-  if (!given.some(Boolean)) return many > 1 ? "every element is 0" : "it is 0, which is not right";
-  if (all((x) => -x)) return `the sign ${many > 1 ? "of every element " : ""}is wrong`;
-  for (const [by, what] of [[0.5, "too many"], [2, "missing"]] as const) if (all((x) => x * by)) return `a factor 2 is ${what}: often that of a square, or of a value used twice`;
-  if (each((x) => -x).every((one, at) => one || right[at])) return `the sign of ${many - count} of ${many} elements is wrong`;
-  if (given.every((x, at) => Array(41).fill(x).some((x, by) => near(question, at, x * (0.98 + by / 1000))))) return "it is nearly right: write more digits";
-  if (many === 1) return "it is wrong by more than its sign or a factor 2";
-  return `${count || "none"} of ${many} elements ${count === 1 ? "is" : "are"} right`;
+  if (!given.some(Boolean)) return many > 1 ? translate("every element is 0") : translate("it is 0, which is not right");
+  if (all((x) => -x)) return translate(many > 1 ? "the sign of every element is wrong" : "the sign is wrong");
+  for (const [by, what] of [[0.5, message("too many")], [2, message("missing")]] as const) if (all((x) => x * by)) return translate("a factor 2 is {what}: often that of a square, or of a value used twice", { what: translate(what) });
+  if (each((x) => -x).every((one, at) => one || right[at])) return translate("the sign of {count} of {total} elements is wrong", { count: many - count, total: many });
+  if (given.every((x, at) => Array(41).fill(x).some((x, by) => near(question, at, x * (0.98 + by / 1000))))) return translate("it is nearly right: write more digits");
+  if (many === 1) return translate("it is wrong by more than its sign or a factor 2");
+  return translate("{count} of {total} elements {verb} right{first}", { count: count || translate("none"), total: many, verb: translate(count === 1 ? "is" : "are"), first: "" });
 }
 
 /** Whether this is the number at a place, as nbgrad/widgets/description/questions.py seals it. */

@@ -2,6 +2,7 @@
 
 import type { Node as GraphNode } from "./description";
 import { flag, svg } from "./dom";
+import { translate } from "./language";
 import type { Scene } from "./scene";
 import { widthOf } from "./write";
 
@@ -21,7 +22,7 @@ export class CodeLines {
       const [element, box] = [scene.drawing.nodes.get(id), scene.space(id)];
       const head = element?.querySelector(".nbg-head");
       if (!line || !box || !head || row !== null || bars) continue;
-      const text = `line ${line}`;
+      const text = translate("line {line}", { line });
       const name = widthOf(label[0] ?? "", true) * (13 / 11) + (about ? widthOf(about, false) + 6 : 0) + (root ? 16 : 0);
       if (name + widthOf(text, false) + ROOM + 2 * INSET <= box.width)
         head.after(svg("text", { class: "nbg-end nbg-at", x: box.x + box.width - INSET, y: head.getAttribute("y") ?? 0, "aria-hidden": "true" }, text));

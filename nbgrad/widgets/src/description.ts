@@ -11,7 +11,7 @@ export type Form = "card" | "short" | "line" | "name";
 export interface Detail {
   term: string;
   text: string;
-  role?: "code" | "results" | "gradient" | "parts" | "source";
+  role?: "code" | "results" | "gradient" | "unknown" | "parts" | "source";
 }
 
 export interface Formula {
@@ -310,6 +310,8 @@ export interface Description {
   living: string[];
   ranking: Ranking;
   questions?: Question[];
+  language?: string;
+  texts?: Record<string, string>;
 }
 
 export interface Box {

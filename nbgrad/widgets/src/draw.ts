@@ -4,6 +4,7 @@ import { APART, BAR, BAR_HEIGHT, BEHIND, FOLDED, MEANING, TOGETHER, WIDE } from 
 import type { Bars, Box, Description, Edge, Jump, Layout, Node as GraphNode, Picture } from "./description";
 import { attribute, svg } from "./dom";
 import { beside, path, sides, tip } from "./geometry";
+import { message, translate } from "./language";
 import { lines as linesOf, name } from "./model";
 
 /** The elements that can be selected, by the id of their node, edge or scope. */
@@ -18,11 +19,11 @@ export interface Drawing {
 
 /** The sign of each kind of finding, and what the legend says of it. */
 export const BADGES = {
-  nan: ["≠", "NaN or infinity"],
-  unreached: ["∅", "no gradient came"],
-  inplace: ["✎", "changed in place"],
-  failed: ["✕", "an error"],
-  warning: ["!", "a finding: click the box"],
+  nan: ["≠", message("NaN or infinity")],
+  unreached: ["∅", message("no gradient came")],
+  inplace: ["✎", message("changed in place")],
+  failed: ["✕", message("an error")],
+  warning: ["!", message("a finding: click the box")],
 } as const;
 
 export function draw(picture: Picture): Drawing {
@@ -46,10 +47,10 @@ export function draw(picture: Picture): Drawing {
     if (!box) continue;
     const group = svg("g", {
       class: "nbg-scope-name", role: "button", tabindex: -1, "data-scope-id": scope.id, testid: "scope",
-      label: `module ${scope.full || scope.label}, ${scope.folds}`, "aria-expanded": "true",
+      label: `${translate("module")} ${scope.full || scope.label}, ${scope.folds}`, "aria-expanded": "true",
     });
     group.append(
-      svg("title", {}, `${scope.full || scope.label}: ${scope.folds}. Click the arrow, or double-click, to fold.`),
+      svg("title", {}, `${scope.full || scope.label}: ${scope.folds}. ${translate("Click the arrow, or double-click, to fold.")}`),
       svg("g", { class: "nbg-fold" }, svg("rect", { x: box.x, y: box.y, width: 20, height: 16, class: "nbg-hit" }), svg("path", { class: "nbg-arrow", d: `M${box.x + 8} ${box.y + 9}h8l-4 6z` })),
       text(scope.label, box.x + 21, box.y + 16, ""),
     );
@@ -86,9 +87,9 @@ function smaller(group: SVGGElement, box: Box, by = 1): SVGGElement {
 export const shrinking = ({ x, y }: Box, by: number, down = 0): string => `translate(${x} ${y + down}) scale(${by}) translate(${-x} ${-y})`;
 
 export function edgeTitle(edge: Edge): string {
-  const gradient = edge.gradient === null ? "; no gradient" : edge.gradient && `; gradient ${edge.gradient}`;
-  const reduction = edge.reduction === null ? "" : `; summed ${edge.reduction.text}`;
-  return `${edge.input || "inputs"}: ${edge.label}${edge.mismatch ? `; ${edge.mismatch}` : gradient}${reduction}`;
+  const gradient = edge.gradient === null ? `; ${translate("no gradient")}` : edge.gradient && `; ${translate("gradient")} ${edge.gradient}`;
+  const reduction = edge.reduction === null ? "" : `; ${translate("summed")} ${edge.reduction.text}`;
+  return `${edge.input || translate("inputs")}: ${edge.label}${edge.mismatch ? `; ${edge.mismatch}` : gradient}${reduction}`;
 }
 
 function edgeLines(edge: Edge, runs: number[][][], { nodes, marks }: Layout): SVGElement[] {
@@ -117,8 +118,8 @@ function labels(edge: Edge, box: Box, marked: boolean): SVGElement[] {
 }
 
 function mark(edge: Edge, box: Box, small: boolean): SVGGElement {
-  const warning = edge.reduction?.warning ? ". Warning: probably not meant" : "";
-  const label = `broadcast reduction ${edge.reduction?.text ?? ""}${warning}`;
+  const warning = edge.reduction?.warning ? `. ${translate("Warning: probably not meant")}` : "";
+  const label = `${translate("broadcast reduction")} ${edge.reduction?.text ?? ""}${warning}`;
   const group = svg("g", {
     class: `nbg-mark ${warning ? "nbg-warned" : ""}`, role: "button", tabindex: -1, label,
     testid: "mark", "data-edge-id": edge.id,
@@ -140,7 +141,7 @@ export const farEnds = ({ node, edges }: Jump, description: Description): string
 function jump(one: Jump, description: Description): SVGGElement {
   const { letters, text: said, node, box } = one;
   const [x, leaves] = [box.x + box.width / 2, description.edges.some(({ id, source }) => id === one.edges[0] && source === node)];
-  const label = `${letters}: ${leaves ? "to" : "from"} ${farEnds(one, description).map((id) => name(description, id)).join(", ")}. Click to go there.`;
+  const label = translate(leaves ? "{letters}: to {names}. Click to go there." : "{letters}: from {names}. Click to go there.", { letters, names: farEnds(one, description).map((id) => name(description, id)).join(", ") });
   const group = svg("g", { class: "nbg-mark nbg-jump", role: "button", tabindex: -1, label, testid: "jump" });
   group.append(
     svg("title", {}, label), rect(box, 7, "nbg-shape"), text(letters.length > 3 ? "…" : letters, x, box.y + 14, "nbg-sum"),
@@ -153,11 +154,11 @@ function jump(one: Jump, description: Description): SVGGElement {
 export const loops = ({ calls }: GraphNode): boolean => calls === "iteration";
 
 /** The kind of a box, in words. */
-export const meaning = (node: GraphNode): string => (loops(node) ? FOLDED.loop : MEANING[node.kind]) + (node.root ? ", the backward starts here" : "");
+export const meaning = (node: GraphNode): string => translate(loops(node) ? FOLDED.loop : MEANING[node.kind]) + (node.root ? translate(", the backward starts here") : "");
 
 /** The text of a box for screen readers. */
 export const spoken = (node: GraphNode): string =>
-  `${[...linesOf(node), ...(node.rule ? [`gradient ${node.rule}`] : []), ...(node.bars ? [`bars: ${node.bars.text}`] : []), ...node.badges.map((badge) => badge.text)].join(", ")} (${meaning(node)})`;
+  `${[...linesOf(node), ...(node.rule ? [`${translate("gradient")} ${node.rule}`] : []), ...(node.bars ? [`${translate("bars")}: ${node.bars.text}`] : []), ...node.badges.map((badge) => badge.text)].join(", ")} (${meaning(node)})`;
 
 /** The front one of the boxes of a folded node; of another node, its box. */
 export function front({ kind }: GraphNode, box: Box): Box {

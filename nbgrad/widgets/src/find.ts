@@ -2,6 +2,7 @@
 
 import type { Description, HiddenNode } from "./description";
 import { told } from "./geometry";
+import { translate } from "./language";
 import { original } from "./model";
 
 /** The ids of the nodes that have every word, and of folded nodes with such nodes inside; then a text that says how many were found. */
@@ -14,7 +15,7 @@ export function matches(description: Description, query: string): [string[], str
   });
   const [seen, inside] = [fitting(description.nodes.map((node) => told(description, node))), fitting(description.hidden.nodes)];
   const many = inside.reduce((sum, one) => sum + one.many, 0);
-  return [[...new Set([...seen, ...inside].map((one) => one.node))], `${seen.length + many} found${many ? `, ${many} in folded modules` : ""}`];
+  return [[...new Set([...seen, ...inside].map((one) => one.node))], translate(many ? "{count} found, {many} in folded modules" : "{count} found", { count: seen.length + many, many })];
 }
 
 /** The nodes above or below one, itself included; copies of one tensor are the same. */

@@ -2,6 +2,7 @@
 
 import { MEANING, TIP_LENGTH, TIP_SIDE } from "./constants";
 import type { Box, Chart, Description, Edge, Hidden, HiddenNode, History, Layout, Node as GraphNode, Overlay, Picture, Scope, Step } from "./description";
+import { translate } from "./language";
 import { foldedId, name, original, scopePath, within } from "./model";
 
 export type Point = number[];
@@ -130,7 +131,7 @@ function hiddenBy(description: Description, where: Map<string, string>, renamed:
 
 /** The name and the search text of a node that may be inside a folded one. A parameter or leaf also has its norms. */
 export const told = (description: Description, { id, scope, label, full, about, op, kind, norms, line }: GraphNode): HiddenNode => ({
-  node: id, label: [scopePath(description, scope), full || label[0]].filter(Boolean).join(" › "), words: `${about} ${label.slice(1).join(" ")} ${op ?? ""} ${MEANING[kind]} ${line ? `line ${line}` : ""}`,
+  node: id, label: [scopePath(description, scope), full || label[0]].filter(Boolean).join(" › "), words: `${about} ${label.slice(1).join(" ")} ${op ?? ""} ${translate(MEANING[kind])} ${line ? translate("line {line}", { line }) : ""}`,
   norms: kind === "parameter" || kind === "leaf" ? norms : [], many: 1,
 });
 
@@ -260,7 +261,7 @@ function walk(
       steps.push({ ...step, node: node ?? step.node, rewrite: { ...step.rewrite, after: where.get(after) ?? after } });
     } else if (!node) steps.push({ ...step, given });
     else if (last?.node === node) steps[steps.length - 1] = { ...last, ...together(last, step), given: [...last.given, ...given] };
-    else steps.push({ ...step, node, title: `the rules inside ${labels.get(node) ?? ""}`, given });
+    else steps.push({ ...step, node, title: translate("the rules inside {name}", { name: labels.get(node) ?? "" }), given });
   }
   return steps;
 }

@@ -2,6 +2,7 @@
 
 import { html } from "./dom";
 import type { Description, Numbers, Supposed } from "./description";
+import { translate } from "./language";
 import { GONE, type Kernel } from "./numbers";
 import { NOTHING } from "./model";
 import { Outputs } from "./output";
@@ -61,7 +62,7 @@ function render({ model, el }: { model: Model; el: HTMLElement }, outputs: Outpu
   el.append(ticker); // until there is a picture
   let shown = () => {};
   // A question that is on its way when the kernel ends gets no answer, and others would wait for it.
-  const lost = () => kernel.gone && view?.whatIf?.answer({ ...NOTHING, node: asked, said: GONE });
+  const lost = () => kernel.gone && view?.whatIf?.answer({ ...NOTHING, node: asked, said: translate(GONE) });
   const line: Heard = (own) => {
     kernel.gone = !own || own.comm_live === false; // it is called without an argument if the connection was cut
     lost();

@@ -3,6 +3,7 @@
 import type { Description, Node as GraphNode } from "./description";
 import { html, svg } from "./dom";
 import { meaning } from "./draw";
+import { translate } from "./language";
 import { lines } from "./model";
 import type { Scene } from "./scene";
 
@@ -48,14 +49,14 @@ function told({ nodes, edges }: Description, node: GraphNode): Node[] {
   const learned = new Set(nodes.flatMap(({ id, kind }) => (kind === "parameter" ? [id] : [])));
   const given = shapes(edges.flatMap(({ source, target, label }) => (target === node.id && !learned.has(source) ? [label] : [])));
   const made = shapes(edges.flatMap(({ source, label }) => (source === node.id ? [label] : []))) || (node.kind === "op" && node.label[1]);
-  if (given) add(`${given} → ${made || "a number"}`);
+  if (given) add(`${given} → ${made || translate("a number")}`);
   if (node.holds.length === 1) add(node.label[1] ?? "");
   for (const { role, term, text } of node.details) {
     if (role === "source") add(text);
-    else if (term === "gradient" && !role) add(`gradient ${text}`); // why it is not known
+    else if (role === "unknown") add(`${translate("gradient")} ${text}`); // why it is not known
     else if (role === "parts") add(`${term}: ${text.replaceAll("\n", ", ")}`);
   }
-  if (node.rule) add(node.rule.replace("∇", "gradient"));
+  if (node.rule) add(node.rule.replace("∇", translate("gradient")));
   for (const { text } of node.badges) add(text);
   if (node.bars) {
     const { heights, text } = node.bars;

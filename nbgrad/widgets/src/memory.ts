@@ -2,6 +2,7 @@
 
 import type { Description, MemoryTimeline } from "./description";
 import { attribute, button, html, listen, svg } from "./dom";
+import { translate } from "./language";
 
 const [WIDTH, HEIGHT] = [600, 90];
 
@@ -14,8 +15,8 @@ function bytes(size: number): string {
 const total = (sizes: number[][], at: number): number => sizes.reduce((sum, all) => sum + (all[at] ?? 0), 0);
 
 export class Memory {
-  readonly root = html("div", { class: "nbg-player nbg-timeline", role: "group", label: "Memory", hidden: "", testid: "memory-strip" });
-  readonly #slider = html("input", { type: "range", min: 0, label: "Moment", testid: "moment" });
+  readonly root = html("div", { class: "nbg-player nbg-timeline", role: "group", label: translate("Memory"), hidden: "", testid: "memory-strip" });
+  readonly #slider = html("input", { type: "range", min: 0, label: translate("Moment"), testid: "moment" });
   readonly #words = html("span", { class: "nbg-step-title", "aria-live": "polite" });
   readonly #strip = html("div", { class: "nbg-strip" });
   readonly #cursor = svg("line", { class: "nbg-cursor", y1: 0, y2: 100 });
@@ -25,9 +26,9 @@ export class Memory {
   constructor(private readonly choose: (node: string) => void, private readonly closed: () => void) {
     listen(this.#slider, "input", () => this.#at());
     this.root.append(
-      html("b", {}, "Memory"), button("◀", "One op back", "memory-earlier", () => this.#move(-1)), this.#slider,
-      button("▶", "One op on", "memory-later", () => this.#move(1)), button("Peak", "The moment with the most bytes", "peak", () => this.#peak()),
-      button("Go there", "Show the op in the graph", "memory-go", () => this.choose(this.#nodes[Number(this.#slider.value)] ?? "")), this.#words, this.#strip,
+      html("b", {}, translate("Memory")), button("◀", translate("One op back"), "memory-earlier", () => this.#move(-1)), this.#slider,
+      button("▶", translate("One op on"), "memory-later", () => this.#move(1)), button(translate("Peak"), translate("The moment with the most bytes"), "peak", () => this.#peak()),
+      button(translate("Go there"), translate("Show the op in the graph"), "memory-go", () => this.choose(this.#nodes[Number(this.#slider.value)] ?? "")), this.#words, this.#strip,
     );
   }
 
@@ -77,7 +78,7 @@ export class Memory {
     if (!this.#memory) return;
     const { ops, parts, sizes, forward, peak } = this.#memory;
     const told = parts.flatMap((part, which) => (sizes[which]![at] ? `${part} ${bytes(sizes[which]![at]!)}` : []));
-    const text = `${at === peak ? "Peak: " : ""}${bytes(total(sizes, at))} at ${at < forward ? "" : "the backward of "}${ops[at]}: ${told.join(", ")}`;
+    const text = `${at === peak ? `${translate("Peak")}: ` : ""}${translate(at < forward ? "{bytes} at {op}" : "{bytes} at the backward of {op}", { bytes: bytes(total(sizes, at)), op: ops[at] })}: ${told.join(", ")}`;
     this.#words.textContent = text;
     attribute(this.#slider, "aria-valuetext", text);
     for (const end of ["x1", "x2"]) attribute(this.#cursor, end, ((at + 0.5) / ops.length) * WIDTH);
@@ -86,7 +87,7 @@ export class Memory {
   #draw({ ops, parts, sizes, peak, forward }: MemoryTimeline): void {
     const most = Math.max(1, total(sizes, peak));
     const step = WIDTH / ops.length;
-    const drawing = svg("svg", { viewBox: `0 -4 ${WIDTH} 104`, preserveAspectRatio: "none", role: "img", label: "Living bytes over forward and backward", testid: "memory-chart", style: `height:${HEIGHT}px` });
+    const drawing = svg("svg", { viewBox: `0 -4 ${WIDTH} 104`, preserveAspectRatio: "none", role: "img", label: translate("Living bytes over forward and backward"), testid: "memory-chart", style: `height:${HEIGHT}px` });
     const tops = ops.map(() => 0);
     sizes.forEach((all, which) => {
       const d = all.map((size, at) => {
@@ -97,7 +98,7 @@ export class Memory {
       });
       drawing.append(svg("path", { d: d.join(""), class: `nbg-living nbg-living-${which}` }, svg("title", {}, parts[which] ?? "")));
     });
-    drawing.append(svg("path", { d: `M${(forward * step).toFixed(1)} -4V100`, class: "nbg-guide" }), svg("path", { d: `M${((peak + 0.5) * step).toFixed(1)} 6l-5 -10h10z`, class: "nbg-peak" }, svg("title", {}, "peak")), this.#cursor);
+    drawing.append(svg("path", { d: `M${(forward * step).toFixed(1)} -4V100`, class: "nbg-guide" }), svg("path", { d: `M${((peak + 0.5) * step).toFixed(1)} 6l-5 -10h10z`, class: "nbg-peak" }, svg("title", {}, translate("peak"))), this.#cursor);
     const scrub = (event: PointerEvent) => {
       const { left, width } = drawing.getBoundingClientRect();
       this.#slider.value = String(Math.floor(((event.clientX - left) / width) * ops.length));
@@ -109,7 +110,7 @@ export class Memory {
     });
     const axis = html("div", { class: "nbg-axis", "aria-hidden": "true" }, html("span", {}, bytes(most)), html("span", {}, "0"));
     const key = html("div", { class: "nbg-names nbg-living-key" }, ...parts.map((part, which) => html("div", {}, html("i", { class: `nbg-living-${which}` }), part)).filter((_, which) => sizes[which]?.some(Boolean)));
-    const ends = html("div", { class: "nbg-ends", "aria-hidden": "true" }, html("span", {}, "forward"), html("span", {}, "backward"));
+    const ends = html("div", { class: "nbg-ends", "aria-hidden": "true" }, html("span", {}, translate("forward")), html("span", {}, translate("backward")));
     this.#strip.replaceChildren(html("div", { class: "nbg-chart" }, axis, drawing, key), ends);
   }
 }

@@ -4,6 +4,7 @@ import type { Camera } from "./camera";
 import type { Box, Picture } from "./description";
 import { attribute, flag, html, listen, svg } from "./dom";
 import type { Placement } from "./gestures";
+import { translate } from "./language";
 
 const [WIDTH, HEIGHT] = [150, 110]; // at most, in pixels
 const PART = 0.28; // of the window, at most
@@ -46,7 +47,7 @@ export class Minimap {
     for (const [name, value] of Object.entries({ x: x0, y: y0, width: Math.max(0, x1 - x0), height: Math.max(0, y1 - y0) }))
       attribute(this.#window, name, value);
     if (moving) return;
-    attribute(this.root, "aria-label", `Map of the graph: ${Math.round(100 * seen)} percent are in sight. Arrow keys move the picture.`);
+    attribute(this.root, "aria-label", translate("Map of the graph: {seen} percent are in sight. Arrow keys move the picture.", { seen: Math.round(100 * seen) }));
     if (!this.root.matches(":focus, :hover")) this.#makeWay({ x, y, k }, width, height);
   }
 

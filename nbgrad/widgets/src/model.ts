@@ -1,6 +1,7 @@
 // Questions about a description that need no drawing: what a thing is called, and where it stands.
 
 import type { Description, Node as GraphNode, Overlay, Picture, Scope, Step, Supposed } from "./description";
+import { translate } from "./language";
 
 /** The id of the tensor that a copy stands for; of any other node, its own. */
 export const original = ({ copies }: Description, id: string): string => copies[id] ?? id;
@@ -55,7 +56,7 @@ export function called(description: Description, id: string, input: string): str
   const edge = description.edges.find((one) => one.input === input && original(description, one.target) === original(description, id));
   const source = edge && nodeOf(description, edge.source);
   const title = source?.label[0] ?? "";
-  const whose = source?.variable || (source?.kind === "op" || source?.kind === "folded" ? `the result of ${title}` : title);
+  const whose = source?.variable || (source?.kind === "op" || source?.kind === "folded" ? translate("the result of {title}", { title }) : title);
   return whose === input ? "" : whose;
 }
 
@@ -64,8 +65,8 @@ export function stepTitle(steps: Step[], at: number): string {
   const step = steps[at - 1];
   if (!step) return "";
   const [first = at, last = at, all = steps.length] = step.rules;
-  const rules = all === steps.length ? "" : ` (rule${first === last ? ` ${first}` : `s ${first}-${last}`} of ${all})`;
-  return `${step.rewrite ? "Rewrite" : "Step"} ${at} of ${steps.length}${rules}: ${step.title}`;
+  const rules = all === steps.length ? "" : ` (${translate(first === last ? "rule {first} of {all}" : "rules {first}-{last} of {all}", { first, last, all })})`;
+  return `${translate(step.rewrite ? "Rewrite {at} of {all}" : "Step {at} of {all}", { at, all: steps.length })}${rules}: ${step.title}`;
 }
 
 /** How many findings there are. A verdict on a module counts as one if it says that the gradients are not sound. */

@@ -3,6 +3,7 @@
 import type { Answer } from "./answers";
 import type { Look, Numbers } from "./description";
 import { button, html } from "./dom";
+import { message, translate } from "./language";
 import { histogram, map } from "./tensor_plot";
 import type { Supposition } from "./what_if";
 
@@ -23,12 +24,14 @@ export interface Projected {
 }
 
 /** The text until the kernel has answered. */
-export const ASKED = "Asking the kernel. It answers when the running cell has ended; after a restart, run this cell again.";
+export const ASKED = message("Asking the kernel. It answers when the running cell has ended; after a restart, run this cell again.");
 
 /** The text if the kernel cannot answer any more. */
-export const GONE = "The kernel that made this picture is gone: run this cell again.";
+export const GONE = message("The kernel that made this picture is gone: run this cell again.");
 
-const LEFT_OUT = "Its numbers do not fit into the picture. ";
+const ASKS = { value: message("Ask the kernel for all numbers of the value"), gradient: message("Ask the kernel for all numbers of the gradient") };
+
+const LEFT_OUT = message("Its numbers do not fit into the picture.");
 
 export class Inquiry {
   readonly #slots = new Map<string, HTMLElement>(); // where an answer goes
@@ -43,11 +46,11 @@ export class Inquiry {
     const ask = () => {
       this.#slots.set(node + of, slot);
       kernel?.ask({ node, of });
-      slot.textContent = kernel?.gone ? LEFT_OUT + GONE : ASKED;
+      slot.textContent = kernel?.gone ? `${translate(LEFT_OUT)} ${translate(GONE)}` : translate(ASKED);
     };
-    if (!kernel) slot.textContent = `${LEFT_OUT}A notebook looks them up while its kernel runs.`;
+    if (!kernel) slot.textContent = `${translate(LEFT_OUT)} ${translate("A notebook looks them up while its kernel runs.")}`;
     else if (kernel.gone) ask();
-    else slot.append(button("All numbers", `Ask the kernel for all numbers of the ${of}`, "numbers", ask));
+    else slot.append(button(translate("All numbers"), translate(ASKS[of]), "numbers", ask));
     return [slot];
   }
 

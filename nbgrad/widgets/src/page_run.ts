@@ -3,6 +3,7 @@
 import type * as Kernels from "../../core/symbolic/exports/kernels";
 import type { Given, Program as Ops, Tensor } from "../../core/symbolic/exports/kernels";
 import type { Description, Look, Supposed } from "./description";
+import { speak, translate } from "./language";
 import { NOTHING } from "./model";
 import type { Runner, Supposition } from "./what_if";
 
@@ -27,6 +28,7 @@ const WRITTEN = 64;
 const SMALL = 1024;
 
 function pageRunner(given: unknown, description: Description, answer: (told: Supposed) => void): Runner {
+  speak(description.texts);
   const program = given as Program;
   const { run, tensor } = (globalThis as unknown as { nbgradKernels: typeof Kernels }).nbgradKernels;
   const places = new Map(program.nodes_of.map((node, at) => [node, program.given[at]!]));
@@ -53,7 +55,7 @@ function pageRunner(given: unknown, description: Description, answer: (told: Sup
   const nudge = (node: string, place: number, changes: Supposition["changes"], here: Ran): string => {
     const gradient = here.gradient.get(node)?.data[place];
     const own = places.get(node)!;
-    if (gradient === undefined || !own.dtype.startsWith("float")) throw new Error("no gradient came to this number: there is nothing to compare");
+    if (gradient === undefined || !own.dtype.startsWith("float")) throw new Error(translate("no gradient came to this number: there is nothing to compare"));
     const x = changed(own, changes[node]).data[place]!;
     const step = (own.dtype === "float64" ? 2 ** -52 : 2 ** -23) ** (1 / 3) * Math.max(1, Math.abs(x));
     const at = (number: number): [number, number] => {
@@ -64,8 +66,8 @@ function pageRunner(given: unknown, description: Description, answer: (told: Sup
     const difference = (high - low) / (above - below);
     const large = Math.max(Math.abs(difference), Math.abs(gradient));
     const apart = Math.abs(difference - gradient);
-    const far = large && Number.isFinite(apart) ? ` They differ by ${written((100 * apart) / large, 2)}%.` : "";
-    return `Central difference with h = ${written(step)}: ${written(difference)}. The gradient: ${written(gradient)}.${far}`;
+    const far = large && Number.isFinite(apart) ? ` ${translate("They differ by {apart}%.", { apart: written((100 * apart) / large, 2) })}` : "";
+    return translate("Central difference with h = {step}: {difference}. The gradient: {gradient}.{far}", { step: written(step), difference: written(difference), gradient: written(gradient), far });
   };
 
   const answered = ({ node, place, changes, nudge: asked }: Supposition): Supposed => {
@@ -84,7 +86,7 @@ function pageRunner(given: unknown, description: Description, answer: (told: Sup
       if (here && Object.keys(changes).length) {
         for (const { id, numbers } of description.nodes) {
           const [value, gradient] = [here.value.get(id), here.gradient.get(id)];
-          const line = value && numbers.length ? `value ${inBox(value)}` : "";
+          const line = value && numbers.length ? `${translate("value")} ${inBox(value)}` : "";
           told.texts[id] = [line, gradient ? `∇ ${gradient.data.length > 1 && gradient.data.length <= most ? inBox(gradient) : amount(gradient, 1)}` : ""];
         }
         const own = new Set(description.edges.filter(({ source, target }) => source === node || target === node).map(({ id }) => id));
@@ -92,11 +94,11 @@ function pageRunner(given: unknown, description: Description, answer: (told: Sup
         const [value, gradient] = [here.value.get(node), here.gradient.get(node)];
         told.value = value ? look(value) : null;
         told.gradient = gradient ? look(gradient) : null;
-        if (Object.keys(program.roots).length) told.result = `${program.root} ${written(loss(here))}, was ${written(loss(ran({})))}`;
+        if (Object.keys(program.roots).length) told.result = translate("{root_name} {root}, was {loss}", { root_name: program.root, root: written(loss(here)), loss: written(loss(ran({}))) });
       }
       if (here && asked && own) told.nudge = nudge(node, told.place, changes, here);
     } catch (error) {
-      told.said = `What if: ${(error as Error).message}.`;
+      told.said = `${translate("What if")}: ${(error as Error).message}.`;
     }
     return told;
   };

@@ -3,6 +3,7 @@
 import type { Box, Frame, Node as GraphNode, Picture, Step } from "./description";
 import { attribute, flag, svg } from "./dom";
 import { broken, type Drawing, farEnds, natural, spoken } from "./draw";
+import { translate } from "./language";
 import { classColour, original, twinOf } from "./model";
 import { widthOf, write } from "./write";
 
@@ -141,7 +142,7 @@ export class Paint {
 /** A node as one frame had it. A frame remembers no values except that of the root. */
 function past(node: GraphNode, at: number, frame: Frame | undefined, copy: boolean): GraphNode {
   const [first = 0, end = 0] = node.numbers;
-  const then = (node.root && frame?.value) || "not kept"; // the room for the numbers stays
+  const then = (node.root && frame?.value) || translate("not kept"); // the room for the numbers stays
   const label = node.label.map((line, at) => (at < first || at >= end ? line : at === first ? then : ""));
-  return { ...node, label, rule: node.rule && `∇ ${node.norms[at] ? `norm ${node.norms[at]}` : ""}${copy ? " in all" : ""}` };
+  return { ...node, label, rule: node.rule && `∇ ${node.norms[at] ? `norm ${node.norms[at]}` : ""}${copy ? ` ${translate("in all")}` : ""}` };
 }

@@ -5,6 +5,7 @@ import type { Description, Edge, Node as GraphNode } from "./description";
 import { button, html, listen, prose } from "./dom";
 import { meaning } from "./draw";
 import { formula } from "./formula";
+import { translate } from "./language";
 import { called, lines, name, nodeOf, original, placeOf, scopePath, twinOf, wrong } from "./model";
 import type { Inquiry } from "./numbers";
 import { lookOf } from "./tensor_plot";
@@ -31,13 +32,13 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   parts.push(quiet(meaning(node)));
   if (where) parts.push(quiet(where));
   for (const badge of told.badges) parts.push(html("p", { class: `nbg-finding nbg-finding-${badge.kind}` }, badge.text));
-  if (node.holds.length) parts.push(row(button("Unfold", "Unfold this module (double-click)", "unfold", () => select.toggle(node.holds))));
+  if (node.holds.length) parts.push(row(button(translate("Unfold"), translate("Unfold this module (double-click)"), "unfold", () => select.toggle(node.holds))));
   const twin = twinOf(description, node.id);
-  if (twin) parts.push(row(button(`⇄ ${name(description, twin)} on the other side`, "Go to its counterpart in the other graph", "twin", () => select.node(twin))));
+  if (twin) parts.push(row(button(`⇄ ${translate("{name} on the other side", { name: name(description, twin) })}`, translate("Go to its counterpart in the other graph"), "twin", () => select.node(twin))));
   parts.push(...select.answers.offer(node));
   const looks = html("div", { class: "nbg-looks" });
-  if (told.value) looks.append(lookOf("Value", told.value, ...select.inquiry.offer(of, "value", told.value)));
-  if (told.gradient) looks.append(lookOf("Gradient", told.gradient, ...select.inquiry.offer(of, "gradient", told.gradient)));
+  if (told.value) looks.append(lookOf(translate("Value"), told.value, ...select.inquiry.offer(of, "value", told.value)));
+  if (told.gradient) looks.append(lookOf(translate("Gradient"), told.gradient, ...select.inquiry.offer(of, "gradient", told.gradient)));
   if (looks.childElementCount) parts.push(looks);
   parts.push(...(select.whatIf?.offer(node) ?? []));
   const op = node.op === null ? undefined : description.ops[node.op];
@@ -46,24 +47,24 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
   if (op && node.kind !== "outside") parts.push(...formulas(description, node.id, op.formulas));
   const rows = html("dl");
   const code = told.details.find(({ role }) => role === "code")?.text;
-  if (code) parts.push(row(button(`Copy ${code}`, "Its name in your code", "copy", () => select.copy(code))));
+  if (code) parts.push(row(button(translate("Copy {code}", { code }), translate("Its name in your code"), "copy", () => select.copy(code))));
   for (const { term, text } of told.details) {
     const [first = "", latex = ""] = text.split("\n");
     const mathml = description.formulas[latex];
     rows.append(html("dt", {}, term), html("dd", {}, ...(mathml ? [...prose(first), html("br"), formula({ of: "", latex, mathml })] : [text !== first ? html("pre", {}, text) : text])));
   }
   if (told.details.length) parts.push(rows);
-  parts.push(...edgeList("Takes", description, description.edges.filter((e) => same(e.target)), "source", select));
+  parts.push(...edgeList(translate("Takes"), description, description.edges.filter((e) => same(e.target)), "source", select));
   const uses = description.edges.filter((e) => same(e.source));
   const several = told.details.some(({ role }) => role === "results"); // it has several results, each with a gradient of its own
-  const added = uses.filter((e) => e.gradient).length > 1 && !several ? ": their gradients are added" : "";
-  parts.push(...edgeList(`Used by${added}`, description, uses, "target", select));
+  const added = uses.filter((e) => e.gradient).length > 1 && !several;
+  parts.push(...edgeList(translate(added ? "Used by: their gradients are added" : "Used by"), description, uses, "target", select));
   parts.push(
-    html("h4", {}, "Show only"),
+    html("h4", {}, translate("Show only")),
     row(
-      button("Ancestors", "The boxes from which this was computed", "ancestors", () => select.focus(node.id, "ancestors")),
-      button("Descendants", "The boxes that were computed from this", "descendants", () => select.focus(node.id, "descendants")),
-      button("Path to …", "The paths to the box that you click next", "path", () => select.focus(node.id, "path")),
+      button(translate("Ancestors"), translate("The boxes from which this was computed"), "ancestors", () => select.focus(node.id, "ancestors")),
+      button(translate("Descendants"), translate("The boxes that were computed from this"), "descendants", () => select.focus(node.id, "descendants")),
+      button(translate("Path to …"), translate("The paths to the box that you click next"), "path", () => select.focus(node.id, "path")),
     ),
   );
   return parts;
@@ -73,11 +74,11 @@ export function nodePanel(description: Description, node: GraphNode, select: Sel
 export function formulas(description: Description, id: string, all: { of: string; latex: string; mathml: string }[], only?: string): Node[] {
   const told = (of: string) => {
     const name = called(description, id, of);
-    return `gradient of ${name || of}${name && `, the input “${of}”`}`;
+    return name ? translate("gradient of {name}, the input “{of}”", { name, of }) : translate("gradient of {of}", { of });
   };
   const shown = all
     .filter((item) => only === undefined || item.of === only)
-    .map((item) => html("div", { class: "nbg-formula" }, html("span", {}, item.of ? told(item.of) : "value"), formula(item)));
+    .map((item) => html("div", { class: "nbg-formula" }, html("span", {}, item.of ? told(item.of) : translate("value")), formula(item)));
   return shown.length ? [...shown, ...where(description, id)] : [];
 }
 
@@ -86,15 +87,15 @@ function where(description: Description, id: string): Node[] {
   const node = nodeOf(description, id);
   const taken = new Set(description.edges.flatMap(({ input, target }) => (original(description, target) === original(description, id) ? [input] : [])));
   const all = (description.ops[node?.op ?? ""]?.symbols ?? []).filter(({ of }) => !of || taken.has(of));
-  const words = all.flatMap((one, at) => [at ? ", " : "Here ", formula(one), ` is ${one.of ? called(description, id, one.of) || one.of : "the gradient that comes in"}`]);
+  const words = all.flatMap((one, at) => [at ? ", " : `${translate("Here")} `, formula(one), ` ${translate("is")} ${one.of ? called(description, id, one.of) || one.of : translate("the gradient that comes in")}`]);
   return words.length ? [html("p", { class: "nbg-kind", testid: "where" }, ...words, ".")] : [];
 }
 
 export function edgePanel(description: Description, edge: Edge, select: Selection): Node[] {
   const parts: Node[] = [title(`${name(description, edge.source)} → ${name(description, edge.target)}`)];
-  parts.push(quiet(edge.input ? `as ${edge.input}` : "several inputs"));
-  const rows = html("dl", {}, html("dt", {}, "value, forward"), html("dd", {}, edge.label));
-  rows.append(html("dt", {}, "gradient, backward"), html("dd", {}, edge.gradient === "" ? "in boxes of its own" : (edge.gradient ?? "none came back")));
+  parts.push(quiet(edge.input ? translate("as {input}", { input: edge.input }) : translate("several inputs")));
+  const rows = html("dl", {}, html("dt", {}, translate("value, forward")), html("dd", {}, edge.label));
+  rows.append(html("dt", {}, translate("gradient, backward")), html("dd", {}, edge.gradient === "" ? translate("in boxes of its own") : (edge.gradient ?? translate("none came back"))));
   parts.push(rows);
   if (edge.mismatch) parts.push(html("p", { class: "nbg-finding nbg-finding-failed" }, edge.mismatch));
   const op = description.ops[nodeOf(description, edge.target)?.op ?? ""];
@@ -104,7 +105,7 @@ export function edgePanel(description: Description, edge: Edge, select: Selectio
 }
 
 export function markPanel(description: Description, edge: Edge, select: Selection): Node[] {
-  return [title("Broadcast reduction"), ...sum(edge), ...ends(description, edge, select)];
+  return [title(translate("Broadcast reduction")), ...sum(edge), ...ends(description, edge, select)];
 }
 
 function sum({ reduction }: Edge): Node[] {
@@ -113,14 +114,14 @@ function sum({ reduction }: Edge): Node[] {
   if (reduction.warning) parts.push(html("p", { class: "nbg-finding nbg-finding-warning", role: "alert" }, reduction.warning));
   parts.push(html("p", {}, reduction.words));
   if (reduction.sums.length) parts.push(html("pre", { testid: "sums" }, reduction.sums.join("\n")));
-  if (reduction.incoming) parts.push(lookOf("Incoming, before the sum", reduction.incoming));
-  if (reduction.reduced) parts.push(lookOf("Reduced, after the sum", reduction.reduced));
+  if (reduction.incoming) parts.push(lookOf(translate("Incoming, before the sum"), reduction.incoming));
+  if (reduction.reduced) parts.push(lookOf(translate("Reduced, after the sum"), reduction.reduced));
   return parts;
 }
 
 const ends = (description: Description, edge: Edge, select: Selection): Node[] => [
-  ...edgeList("From", description, [edge], "source", select),
-  ...edgeList("To", description, [edge], "target", select),
+  ...edgeList(translate("From"), description, [edge], "source", select),
+  ...edgeList(translate("To"), description, [edge], "target", select),
 ];
 
 export function reductionsPanel(description: Description, select: Selection): Node[] {
@@ -133,11 +134,11 @@ export function reductionsPanel(description: Description, select: Selection): No
   };
   const inside = (id: string) => scopePath(description, nodeOf(description, id)?.scope ?? null);
   for (const edge of description.edges)
-    if (edge.reduction) add(edge.reduction, [`${name(description, edge.source)} → ${name(description, edge.target)}`, inside(edge.target)].filter(Boolean).join(" in "), () => select.mark(edge.id));
+    if (edge.reduction) add(edge.reduction, [`${name(description, edge.source)} → ${name(description, edge.target)}`, inside(edge.target)].filter(Boolean).join(` ${translate("in")} `), () => select.mark(edge.id));
   for (const one of description.hidden.reductions)
-    add(one, `${one.ends}, ${one.many > 1 ? `${one.many} times ` : ""}inside ${name(description, one.node)}`, () => select.node(one.node));
-  const none = "No gradient in this picture was summed for a broadcast.";
-  return [title("Broadcast reductions"), ...(items[0] ? listOf(items) : [html("p", {}, none)])];
+    add(one, `${one.ends}, ${translate(one.many > 1 ? "{many} times inside {name}" : "inside {name}", { many: one.many, name: name(description, one.node) })}`, () => select.node(one.node));
+  const none = translate("No gradient in this picture was summed for a broadcast.");
+  return [title(translate("Broadcast reductions")), ...(items[0] ? listOf(items) : [html("p", {}, none)])];
 }
 
 export function findingsPanel(description: Description, select: Selection): Node[] {
@@ -148,15 +149,15 @@ export function findingsPanel(description: Description, select: Selection): Node
     return html("li", {}, said);
   };
   return [
-    title("Findings"), ...listOf(problems.map((one) => item(one, one.node))),
-    ...(wrong(description) ? [] : [html("p", {}, outcome ? `${outcome}.` : "There are no findings.")]),
-    ...listOf(verdicts.map((one) => item(one, one.kind === "sound" ? null : placeOf(description, one.scope))), "Gradients by module"),
-    ...listOf(checked.map((text) => item({ kind: "sound", text }, null)), "Checked"),
+    title(translate("Findings")), ...listOf(problems.map((one) => item(one, one.node))),
+    ...(wrong(description) ? [] : [html("p", {}, outcome ? `${outcome}.` : translate("There are no findings."))]),
+    ...listOf(verdicts.map((one) => item(one, one.kind === "sound" ? null : placeOf(description, one.scope))), translate("Gradients by module")),
+    ...listOf(checked.map((text) => item({ kind: "sound", text }, null)), translate("Checked")),
   ];
 }
 
 export function closeButton(close: () => void): HTMLButtonElement {
-  const element = button("×", "Close (Escape)", "close", close);
+  const element = button("×", translate("Close (Escape)"), "close", close);
   element.className = "nbg-close";
   return element;
 }
@@ -166,9 +167,9 @@ function edgeList(
 ): Node[] {
   return listOf(edges.map((edge) => {
     const go = html("button", { type: "button" });
-    go.append(html("b", {}, name(description, edge[end])), html("span", {}, edge.input ? ` as ${edge.input}` : ""));
+    go.append(html("b", {}, name(description, edge[end])), html("span", {}, edge.input ? ` ${translate("as {input}", { input: edge.input })}` : ""));
     go.append(html("small", {}, end === "source" ? edge.label : (nodeOf(description, edge.target)?.label.slice(1).join(", ") ?? "")));
-    go.append(html("small", { "data-came": edge.id }, edge.gradient === null ? "no gradient" : edge.gradient && `∇ ${edge.gradient}`));
+    go.append(html("small", { "data-came": edge.id }, edge.gradient === null ? translate("no gradient") : edge.gradient && `∇ ${edge.gradient}`));
     listen(go, "click", () => select.node(edge[end]));
     const item = html("li", {}, go);
     if (edge.reduction) {

@@ -1,6 +1,7 @@
 // Links into an exported page: the text after "#" says what the page shows, and follows the choices of the reader.
 
 import { button } from "./dom";
+import { translate } from "./language";
 
 /** The content of a link. */
 export interface Place {
@@ -48,7 +49,7 @@ export function link(view: Linked): void {
   };
   view.begun = go;
   addEventListener("hashchange", go);
-  const copy = button("#", "Copy a link to this view: the box, the step, the folded modules", "copy-link", () => view.copy(location.href, "the link"));
+  const copy = button("#", translate("Copy a link to this view: the box, the step, the folded modules"), "copy-link", () => view.copy(location.href, translate("the link")));
   copy.tabIndex = -1; // one of its group has the tab stop
   view.root.querySelector(".nbg-search + .nbg-group")?.prepend(copy);
 }

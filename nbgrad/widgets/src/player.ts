@@ -2,30 +2,31 @@
 
 import type { Description, Step } from "./description";
 import { attribute, button, html, listen } from "./dom";
+import { message, translate } from "./language";
 import { name, nodeOf, stepTitle } from "./model";
 import { formulas } from "./panel";
 
-const SPEEDS: [string, number][] = [["slow", 2400], ["normal", 1100], ["fast", 350]];
+const SPEEDS: [string, number][] = [[message("slow"), 2400], [message("normal"), 1100], [message("fast"), 350]];
 
 export class Player {
-  readonly root = html("div", { class: "nbg-player", role: "group", label: "Steps", hidden: "", testid: "player" });
-  readonly #slider = html("input", { type: "range", min: 1, value: 1, label: "Step", testid: "step" });
+  readonly root = html("div", { class: "nbg-player", role: "group", label: translate("Steps"), hidden: "", testid: "player" });
+  readonly #slider = html("input", { type: "range", min: 1, value: 1, label: translate("Step"), testid: "step" });
   readonly #words = html("span", { class: "nbg-step-title", "aria-live": "polite" });
-  readonly #speed = html("select", { label: "Speed" });
+  readonly #speed = html("select", { label: translate("Speed") });
   readonly #go: HTMLButtonElement;
   #timer = 0;
 
   constructor(private steps: Step[], private readonly show: (step: Step | null, at: number) => void) {
-    this.#go = button("Play", "Play or pause", "play", () => this.play(!this.#timer));
-    for (const [label, delay] of SPEEDS) this.#speed.append(html("option", { value: delay }, label));
+    this.#go = button(translate("Play"), translate("Play or pause"), "play", () => this.play(!this.#timer));
+    for (const [label, delay] of SPEEDS) this.#speed.append(html("option", { value: delay }, translate(label)));
     this.#speed.value = "1100";
     listen(this.#speed, "change", () => this.#timer && this.play(true));
     listen(this.#slider, "input", () => this.#at(Number(this.#slider.value)));
     this.root.append(
-      button("|◀", "First step", "first", () => this.#at(1)),
-      button("◀", "One step back", "back", () => this.#move(-1)),
+      button("|◀", translate("First step"), "first", () => this.#at(1)),
+      button("◀", translate("One step back"), "back", () => this.#move(-1)),
       this.#go,
-      button("▶", "One step on", "next", () => this.#move(1)),
+      button("▶", translate("One step on"), "next", () => this.#move(1)),
       this.#slider, this.#speed, this.#words,
     );
   }
@@ -65,7 +66,7 @@ export class Player {
   play(on: boolean): void {
     clearInterval(this.#timer);
     this.#timer = 0;
-    this.#go.textContent = on ? "Pause" : "Play";
+    this.#go.textContent = on ? translate("Pause") : translate("Play");
     if (!on) return;
     if (Number(this.#slider.value) >= this.steps.length) this.#at(1);
     this.#timer = window.setInterval(() => {
@@ -98,11 +99,11 @@ export function stepPanel(description: Description, step: Step): Node[] {
     return [html("h3", {}, step.title), title, html("dl", {}, ...told)];
   }
   const parts: Node[] = [html("h3", {}, `∇ ${name(description, step.node)}`), title];
-  parts.push(html("h4", {}, "Incoming gradient"), html("p", {}, step.incoming), html("h4", {}, "Local rule"));
+  parts.push(html("h4", {}, translate("Incoming gradient")), html("p", {}, step.incoming), html("h4", {}, translate("Local rule")));
   const inputs = new Set(step.given.map((given) => description.edges.find((edge) => edge.id === given.edge)?.input));
   const rules = op ? op.formulas.filter((item) => item.of && inputs.has(item.of)) : [];
-  parts.push(...(rules.length ? formulas(description, step.node, rules) : [html("p", {}, node?.kind === "folded" ? "Unfold the module to see its rules." : "")]));
-  parts.push(html("h4", {}, "Outgoing contributions"));
+  parts.push(...(rules.length ? formulas(description, step.node, rules) : [html("p", {}, node?.kind === "folded" ? translate("Unfold the module to see its rules.") : "")]));
+  parts.push(html("h4", {}, translate("Outgoing contributions")));
   const list = html("ul", { class: "nbg-given", testid: "given" });
   for (const given of step.given) {
     const item = html("li", {}, html("span", {}, given.text));
@@ -110,6 +111,6 @@ export function stepPanel(description: Description, step: Step): Node[] {
     if (given.sum) item.append(html("small", {}, `⊕ ${given.sum}`));
     list.append(item);
   }
-  parts.push(step.given.length ? list : html("p", {}, "none"));
+  parts.push(step.given.length ? list : html("p", {}, translate("none")));
   return parts;
 }

@@ -3,13 +3,14 @@
 import { MEANING } from "./constants";
 import type { Description, Kind, Node as GraphNode, Ranked } from "./description";
 import { attribute, html, listen } from "./dom";
+import { lower, message, translate } from "./language";
 import { lines, name, original, scopePath } from "./model";
 
 /** The kinds of rows that the reader may choose. */
 const CHOICES: [string, string, (kind: Kind) => boolean][] = [
-  ["", "all rows", () => true],
-  ["learned", "parameters and leaves", (kind) => kind === "parameter" || kind === "leaf"],
-  ["op", "operations", (kind) => kind === "op"],
+  ["", message("all rows"), () => true],
+  ["learned", message("parameters and leaves"), (kind) => kind === "parameter" || kind === "leaf"],
+  ["op", message("operations"), (kind) => kind === "op"],
 ];
 
 /** A row, and its place in the ranking; -1 for what has no numbers to be ranked by. */
@@ -20,9 +21,9 @@ interface Row {
 }
 
 export class Table {
-  readonly root = html("div", { class: "nbg-table", tabindex: 0, hidden: "", testid: "table", role: "region", label: "Table" });
+  readonly root = html("div", { class: "nbg-table", tabindex: 0, hidden: "", testid: "table", role: "region", label: translate("Table") });
   readonly #body = html("tbody");
-  readonly #choice = html("select", { label: "Rows", testid: "rows" });
+  readonly #choice = html("select", { label: translate("Rows"), testid: "rows" });
   #head = html("tr");
   #heads = new Map<string, HTMLElement>(); // by the key of the column
   #rows: Row[] = [];
@@ -31,7 +32,7 @@ export class Table {
   #down = true;
 
   constructor(private readonly choose: (id: string, ranked?: Ranked) => void) {
-    for (const [value, label] of CHOICES) this.#choice.append(html("option", { value }, label));
+    for (const [value, label] of CHOICES) this.#choice.append(html("option", { value }, translate(label)));
     listen(this.#choice, "change", () => this.#arrange());
   }
 
@@ -58,10 +59,10 @@ export class Table {
     const others = columns.filter(({ key }) => key !== "gradient");
     const head = (this.#head = html("tr"));
     this.#heads.clear();
-    for (const [title, key] of [["Node"], ["What"], ["Module"], ["Takes"], ["Gradient", "gradient"], ...others.map(({ key, title }) => [title, key]), ["Findings"]]) {
+    for (const [title, key] of [[translate("Node")], [translate("What")], [translate("Module")], [translate("Takes")], [translate("Gradient"), "gradient"], ...others.map(({ key, title }) => [title, key]), [translate("Findings")]]) {
       const cell = html("th", { scope: "col" }, title ?? "");
       if (key && columns.some((one) => one.key === key)) {
-        const sort = html("button", { type: "button", title: `Sort by ${title?.toLowerCase()}`, testid: `sort-${key}` }, title ?? "", html("i", { "aria-hidden": "true" }));
+        const sort = html("button", { type: "button", title: translate("Sort by {title}", { title: lower(title ?? "") }), testid: `sort-${key}` }, title ?? "", html("i", { "aria-hidden": "true" }));
         listen(sort, "click", () => this.#sort(key));
         cell.replaceChildren(sort);
         this.#heads.set(key, cell);
@@ -88,18 +89,18 @@ export class Table {
       const of = original(description, node.id); // a copy has the gradient of all uses
       const place = places.get(of) ?? -1;
       const takes = description.edges.filter((edge) => edge.target === node.id).map((edge) => {
-        const reduction = edge.reduction ? `; gradient summed ${edge.reduction.text}` : "";
+        const reduction = edge.reduction ? `; ${translate("gradient summed")} ${edge.reduction.text}` : "";
         return html("div", {}, `${edge.input ? `${edge.input}: ` : ""}${name(description, edge.source)} ${edge.label}${reduction}`);
       });
       const back = description.edges.find((edge) => edge.source === node.id && edge.gradient)?.gradient;
       const norm = cell("gradient", place);
-      const gradient = norm ? `${norm}${of === node.id ? "" : " in all"}` : (node.gradient?.facts ?? node.rule ?? back ?? (node.root ? "not kept" : "none"));
+      const gradient = norm ? `${norm}${of === node.id ? "" : ` ${translate("in all")}`}` : (node.gradient?.facts ?? node.rule ?? back ?? (node.root ? translate("not kept") : translate("none")));
       const [first = "", ...rest] = lines(node);
       const whole = node.kind === "parameter" ? rows[place]?.name ?? first : first;
-      row(node.kind, place, [whole, ...rest].join(", "), () => this.choose(node.id), [[MEANING[node.kind]], [scopePath(description, node.scope)], takes, [gradient], [node.badges.map((badge) => badge.text).join("; ")]]);
+      row(node.kind, place, [whole, ...rest].join(", "), () => this.choose(node.id), [[translate(MEANING[node.kind])], [scopePath(description, node.scope)], takes, [gradient], [node.badges.map((badge) => badge.text).join("; ")]]);
       for (const inner of folded.get(node.id) ?? []) {
         const one = rows[inner]!;
-        row(one.kind, inner, one.name, () => this.choose(one.node, one), [[MEANING[one.kind]], [`in ${name(description, node.id)}`], [], [cell("gradient", inner) || "none"], []]);
+        row(one.kind, inner, one.name, () => this.choose(one.node, one), [[translate(MEANING[one.kind])], [`${translate("in")} ${name(description, node.id)}`], [], [cell("gradient", inner) || translate("none")], []]);
       }
     }
     const caption = html("caption", {}, `${description.name}: ${description.summary} ${note}`.trim(), " ", this.#choice);

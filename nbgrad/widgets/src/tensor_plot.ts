@@ -2,6 +2,7 @@
 
 import type { Look } from "./description";
 import { html, svg } from "./dom";
+import { translate } from "./language";
 
 export function lookOf(title: string, look: Look, ...more: HTMLElement[]): HTMLElement {
   const parts: Node[] = [html("h4", {}, title)];
@@ -44,7 +45,7 @@ const place = ({ columns, levels }: Look, at: number): string => (columns === le
 export function map(look: Look): Element {
   const [columns, rows] = [look.columns, look.levels.length / look.columns];
   const drawing = svg("svg", {
-    class: "nbg-map", viewBox: `0 0 ${columns} ${rows}`, role: "img", label: `heat map: ${look.facts}`,
+    class: "nbg-map", viewBox: `0 0 ${columns} ${rows}`, role: "img", label: `${translate("heat map")}: ${look.facts}`,
     preserveAspectRatio: columns / rows > 8 ? "none" : "xMinYMid meet", testid: "heat",
     style: `height:${Math.max(18, Math.min(160, (rows / columns) * 280))}px`,
   });
@@ -59,7 +60,7 @@ export function map(look: Look): Element {
     const [row, column] = [Math.floor(at.y), Math.floor(at.x)];
     const level = column >= 0 && column < columns ? look.levels[row * columns + column] : undefined;
     const part = ((level?.charCodeAt(0) ?? 77) - 77) / 12;
-    said.textContent = level === undefined ? "" : `[${place(look, row * columns + column)}] ${level === "n" ? "NaN" : level === "i" ? "infinite" : `about ${Math.round(100 * part)}% of the largest magnitude`}`;
+    said.textContent = level === undefined ? "" : `[${place(look, row * columns + column)}] ${level === "n" ? "NaN" : level === "i" ? translate("infinite") : translate("about {part}% of the largest magnitude", { part: Math.round(100 * part) })}`;
   });
   for (const [level, d] of paths) drawing.append(svg("path", { d, style: `fill:${colour(level)}` }));
   return drawing;
@@ -68,11 +69,11 @@ export function map(look: Look): Element {
 export function histogram(look: Look): HTMLElement {
   const bars = svg("svg", {
     class: "nbg-bars", viewBox: `0 0 ${look.bars.length} 100`, preserveAspectRatio: "none", role: "img",
-    label: `histogram from ${look.low} to ${look.high}${ofSample(look)}`, testid: "histogram",
+    label: `${translate("histogram from {low} to {high}", { low: look.low, high: look.high })}${ofSample(look)}`, testid: "histogram",
   });
   look.bars.forEach((height, at) => bars.append(svg("rect", { x: at + 0.08, y: 100 - height, width: 0.84, height })));
   return html("div", { class: "nbg-histogram" }, bars, html("div", {}, html("span", {}, look.low), html("span", {}, ofSample(look).trim()), html("span", {}, look.high)));
 }
 
 /** That a histogram is not one of all numbers, if it is not. */
-export const ofSample = ({ sample }: Look): string => (sample ? ` of ${sample}` : "");
+export const ofSample = ({ sample }: Look): string => (sample ? ` ${translate("of {sample}", { sample })}` : "");

@@ -3,10 +3,11 @@
 import type { Box, Look, Node as GraphNode, Picture } from "./description";
 import { attribute, html, svg } from "./dom";
 import { type Drawing, spoken } from "./draw";
+import { message, translate } from "./language";
 import { colour, ofSample } from "./tensor_plot";
 
 /** The pictures for the boxes, by the key in the menu beside the colours. */
-export const THUMBNAILS = { "@value": "values", "@gradient": "gradients" } as const;
+export const THUMBNAILS = { "@value": message("values"), "@gradient": message("gradients") } as const;
 
 type Key = keyof typeof THUMBNAILS;
 
@@ -55,15 +56,15 @@ function thumbnail(node: GraphNode, look: Look, key: string, box: Box, share: nu
     const scale = image ? Math.min(across, down) : `${across} ${down}`;
     return svg("g", { class: `nbg-thumb nbg-thumb-${key.slice(1)}`, testid: "thumb", transform: `translate(${place.x} ${place.y}) scale(${scale})` }, ...parts);
   };
-  if (image) return [group(image.wide, image.high, paths(image.wide, image.high, 1, image.at)), `drawn as an image of ${image.high} × ${image.wide}${image.first ? ", the first one" : ""}`];
+  if (image) return [group(image.wide, image.high, paths(image.wide, image.high, 1, image.at)), translate(image.first ? "drawn as an image of {high} × {wide}, the first one" : "drawn as an image of {high} × {wide}", { high: image.high, wide: image.wide })];
   if (columns) {
     const rows = levels.length / columns;
     const by = Math.max(1, Math.ceil(Math.sqrt(levels.length / share)));
-    return [group(columns, rows, paths(columns, rows, by, (row, column) => colour(levels[row * columns + column]))), `drawn as a heat map of ${rows} × ${columns}`];
+    return [group(columns, rows, paths(columns, rows, by, (row, column) => colour(levels[row * columns + column]))), translate("drawn as a heat map of {rows} × {columns}", { rows, columns })];
   }
   if (!bars.length) return null;
   const d = bars.map((height, at) => (height ? `M${at} 100v${-height}h.86v${height}z` : "")).join("");
-  return [group(bars.length, 100, [svg("path", { d, class: "nbg-thumb-bars" })]), `drawn as a histogram from ${low} to ${high}${ofSample(look)}`];
+  return [group(bars.length, 100, [svg("path", { d, class: "nbg-thumb-bars" })]), `${translate("drawn as a histogram from {low} to {high}", { low, high })}${ofSample(look)}`];
 }
 
 /** Squares of one colour are one path, those that stand beside each other one rectangle. */
@@ -107,6 +108,6 @@ function imageOf({ kind, label }: GraphNode, { columns, levels }: Look): Image |
 export function thumbnailKey(description: Picture["description"], key: Key): HTMLElement {
   const what = THUMBNAILS[key];
   const none = description.nodes.filter((node) => !lookFor(node, key)?.columns && !lookFor(node, key)?.bars.length).length;
-  const words = `each box has its own scale; large tensors have a histogram${key === "@value" ? "; images in grey or in colour" : ""}${none ? `; ${none} ${none > 1 ? "boxes" : "box"} without numbers to draw` : ""}`;
-  return html("div", { class: "nbg-scale", testid: "scale" }, html("b", {}, `the ${what} in the boxes`), "negative", html("i", { class: "nbg-signs" }), "positive", html("span", {}, words));
+  const words = translate("each box has its own scale; large tensors have a histogram") + (key === "@value" ? translate("; images in grey or in colour") : "") + (none ? `; ${translate(none > 1 ? "{none} boxes without numbers to draw" : "{none} box without numbers to draw", { none })}` : "");
+  return html("div", { class: "nbg-scale", testid: "scale" }, html("b", {}, translate("the {what} in the boxes", { what: translate(what) })), translate("negative"), html("i", { class: "nbg-signs" }), translate("positive"), html("span", {}, words));
 }

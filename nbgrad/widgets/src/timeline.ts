@@ -2,20 +2,21 @@
 
 import type { Chart, Description, History } from "./description";
 import { attribute, button, html, listen, svg } from "./dom";
+import { translate } from "./language";
 import { scopePath } from "./model";
 import { offer } from "./toolbar";
 
 const [WIDTH, HEIGHT, NAME] = [600, 58, 11]; // the last: how high the name of a curve is
 
 export class Timeline {
-  readonly root = html("div", { class: "nbg-player nbg-timeline", role: "group", label: "History", hidden: "", testid: "timeline" });
-  readonly #slider = html("input", { type: "range", min: 0, label: "Frame", testid: "frame" });
+  readonly root = html("div", { class: "nbg-player nbg-timeline", role: "group", label: translate("History"), hidden: "", testid: "timeline" });
+  readonly #slider = html("input", { type: "range", min: 0, label: translate("Frame"), testid: "frame" });
   readonly #words = html("span", { class: "nbg-step-title", "aria-live": "polite" });
-  readonly #other = html("select", { label: "Compare with", title: "Compare with", testid: "compare" });
+  readonly #other = html("select", { label: translate("Compare with"), title: translate("Compare with"), testid: "compare" });
   readonly #cursors: SVGLineElement[] = [];
 
   readonly #strip = html("div", { class: "nbg-strip nbg-charts" });
-  readonly #chart = html("select", { label: "Content of the curves", title: "Content of the curves", testid: "chart" });
+  readonly #chart = html("select", { label: translate("Content of the curves"), title: translate("Content of the curves"), testid: "chart" });
   #history!: History;
 
   constructor(private readonly show: (frame: number | null, other: number | null) => void, private readonly choose: (node: string) => void) {
@@ -23,8 +24,8 @@ export class Timeline {
     listen(this.#other, "change", () => this.#at());
     listen(this.#chart, "change", () => this.#draw());
     this.root.append(
-      html("b", {}, "History"), button("◀", "One frame back", "earlier", () => this.#move(-1)), this.#slider,
-      button("▶", "One frame on", "later", () => this.#move(1)), this.#other, this.#chart, this.#words, this.#strip,
+      html("b", {}, translate("History")), button("◀", translate("One frame back"), "earlier", () => this.#move(-1)), this.#slider,
+      button("▶", translate("One frame on"), "later", () => this.#move(1)), this.#other, this.#chart, this.#words, this.#strip,
     );
   }
 
@@ -36,7 +37,7 @@ export class Timeline {
     this.#history = history;
     this.#slider.max = String(frames.length - 1);
     this.#slider.value = at < 0 ? this.#slider.max : String(at);
-    offer(this.#other, [["", "compare with …"], ...frames.map((frame, at) => [at, frame.title] as const)]);
+    offer(this.#other, [["", translate("compare with …")], ...frames.map((frame, at) => [at, frame.title] as const)]);
     const chosen = this.#chart.value || "0";
     offer(this.#chart, history.charts.map(({ title }, at) => [at, title] as const));
     this.#chart.value = chosen in history.charts ? chosen : "0";
@@ -112,7 +113,7 @@ export class Timeline {
 
   /** One chart. The two ends of its scale are written at its left side. The names of curves stand where these end, as many as there is room for. */
   #curves(chart: Chart, testid: string): HTMLElement {
-    const drawing = svg("svg", { viewBox: `0 -4 ${WIDTH} 108`, preserveAspectRatio: "none", role: "img", label: `${chart.title} over all frames`, testid });
+    const drawing = svg("svg", { viewBox: `0 -4 ${WIDTH} 108`, preserveAspectRatio: "none", role: "img", label: translate("{title} over all frames", { title: chart.title }), testid });
     if (chart.guide !== null) drawing.append(svg("path", { d: `M0 ${100 - chart.guide}H${WIDTH}`, class: "nbg-guide" }));
     const names = html("div", { class: "nbg-names", "aria-hidden": "true" });
     const ends: [number, HTMLElement][] = [];
@@ -167,9 +168,9 @@ export class Timeline {
 export function differencePanel(description: Description, a: number, b: number): Node[] {
   const { frames, differences } = description.history;
   const [from, to] = [frames[a], frames[b]];
-  const parts: Node[] = [html("h3", {}, "Difference"), html("p", { class: "nbg-kind" }, `${from?.title ?? ""} → ${to?.title ?? ""}`)];
+  const parts: Node[] = [html("h3", {}, translate("Difference")), html("p", { class: "nbg-kind" }, `${from?.title ?? ""} → ${to?.title ?? ""}`)];
   const found = differences.find((one) => one.before === from?.structure && one.after === to?.structure);
-  const same = from?.structure === to?.structure ? "Both ran the same ops on the same shapes." : "They ran different ops.";
+  const same = from?.structure === to?.structure ? translate("Both ran the same ops on the same shapes.") : translate("They ran different ops.");
   parts.push(html("p", {}, same));
   if (found) parts.push(html("pre", {}, found.lines.join("\n")));
   const body = html("tbody");
@@ -178,13 +179,13 @@ export function differencePanel(description: Description, a: number, b: number):
     const [was, now] = [norms[a], norms[b]];
     if (!was && !now) return;
     const sign = was === now ? "=" : Number(now) > Number(was) ? "▲" : Number(now) < Number(was) ? "▼" : "≠"; // of nan and none
-    body.append(html("tr", {}, ...[name, was || "none", sign, now || "none"].map((text) => html("td", {}, text))));
+    body.append(html("tr", {}, ...[name, was || translate("none"), sign, now || translate("none")].map((text) => html("td", {}, text))));
   };
   description.nodes.forEach((node, at) => {
     const where = names.indexOf(names[at]!) === names.lastIndexOf(names[at]!) ? "" : scopePath(description, node.scope);
     add(`${where && `${where} › `}${names[at]}`, node);
   });
   for (const one of description.hidden.nodes) add(one.label, one);
-  parts.push(html("h4", {}, "Gradient norms"), html("table", { class: "nbg-heat nbg-norms", testid: "norms" }, body));
+  parts.push(html("h4", {}, translate("Gradient norms")), html("table", { class: "nbg-heat nbg-norms", testid: "norms" }, body));
   return parts;
 }

@@ -4,6 +4,7 @@ import { BARS, FOLDED, MEANING, SIGNS } from "./constants";
 import { BADGES, loops } from "./draw";
 import type { Description, Layout } from "./description";
 import { attribute, button, flag, html, listen } from "./dom";
+import { message, translate } from "./language";
 import { classColour, placeOf, wrong } from "./model";
 import { lookFor, THUMBNAILS } from "./thumbnails";
 
@@ -58,7 +59,7 @@ export function noticesOf(description: Description, go: (node: string) => void):
     if (place) listen(banner, "click", () => go(place));
   }
   for (const note of error ? notes.slice(1) : notes) add("span", "", note, { role: "note" });
-  const more = button(all.length > 1 ? `+ ${all.length - 1}` : "⌄", "All notices in full", "notices", turn);
+  const more = button(all.length > 1 ? `+ ${all.length - 1}` : "⌄", translate("All notices in full"), "notices", turn);
   const bar = html("div", { class: "nbg-notices" }, html("div", {}, ...all), more);
   bar.hidden = !all.length;
   for (const one of all) if (one instanceof HTMLSpanElement) listen(one, "click", turn);
@@ -66,23 +67,23 @@ export function noticesOf(description: Description, go: (node: string) => void):
 }
 
 export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
-  const bar = html("div", { class: "nbg-tools", role: "toolbar", label: "View" }, modes(tools));
-  const end = html("span", { class: "nbg-group", role: "group", label: "Place" });
-  if (turns) end.append(button("⤨", "Direction: from top to bottom, or from left to right", "turn", tools.turn));
+  const bar = html("div", { class: "nbg-tools", role: "toolbar", label: translate("View") }, modes(tools));
+  const end = html("span", { class: "nbg-group", role: "group", label: translate("Place") });
+  if (turns) end.append(button("⤨", translate("Direction: from top to bottom, or from left to right"), "turn", tools.turn));
   end.append(
-    button("☰", "The graph as a table (T)", "as-table", tools.showTable),
-    button("⤢", "Projector: large letters on the whole screen (P)", "project", tools.project),
-    button("−", "Zoom out", "zoom-out", () => tools.scale(1 / 1.4)),
-    button("+", "Zoom in", "zoom-in", () => tools.scale(1.4)),
-    button("Fit", "Fit the whole graph", "fit", tools.fit),
-    button("?", "What the signs mean, and the keys (?)", "legend", tools.legend),
+    button("☰", translate("The graph as a table (T)"), "as-table", tools.showTable),
+    button("⤢", translate("Projector: large letters on the whole screen (P)"), "project", tools.project),
+    button("−", translate("Zoom out"), "zoom-out", () => tools.scale(1 / 1.4)),
+    button("+", translate("Zoom in"), "zoom-in", () => tools.scale(1.4)),
+    button(translate("Fit"), translate("Fit the whole graph"), "fit", tools.fit),
+    button("?", translate("What the signs mean, and the keys (?)"), "legend", tools.legend),
   );
-  const panels = html("span", { class: "nbg-set", role: "group", label: "Panels" },
-    button("▶ Steps", "Walk through the backward, rule by rule (S)", "steps", tools.steps),
-    button("", "The backwards in the history (H)", "history", tools.past),
-    button("Memory", "The bytes that live through forward and backward (M)", "memory", tools.memory),
-    button("", "List the broadcast reductions", "reductions", tools.reductions),
-    button("", "Findings, and what was checked", "findings", tools.findings),
+  const panels = html("span", { class: "nbg-set", role: "group", label: translate("Panels") },
+    button(`▶ ${translate("Steps")}`, translate("Walk through the backward, rule by rule (S)"), "steps", tools.steps),
+    button("", translate("The backwards in the history (H)"), "history", tools.past),
+    button(translate("Memory"), translate("The bytes that live through forward and backward (M)"), "memory", tools.memory),
+    button("", translate("List the broadcast reductions"), "reductions", tools.reductions),
+    button("", translate("Findings, and what was checked"), "findings", tools.findings),
   );
   bar.append(panels, colours(tools), search(tools), end);
   return bar;
@@ -115,11 +116,11 @@ export function count(bar: HTMLElement, description: Description): void {
   };
   bar.querySelector<HTMLElement>(".nbg-group")!.hidden = !edges.some((edge) => edge.gradient);
   tool("steps", steps.length);
-  tool("history", history.frames.length, `History (${history.frames.length})`);
+  tool("history", history.frames.length, `${translate("History")} (${history.frames.length})`);
   tool("memory", description.memory?.ops.length);
   const sum = tool("reductions", true, `${reductions.some((one) => one.warning) ? "⚠ " : ""}Σ `);
-  sum.append(word("Reductions "), `(${sums})`);
-  flag(tool("findings", true, `Findings (${wrong(description)})`), "alert", wrong(description) > 0);
+  sum.append(word(`${translate("Reductions")} `), `(${sums})`);
+  flag(tool("findings", true, `${translate("Findings")} (${wrong(description)})`), "alert", wrong(description) > 0);
   for (const group of bar.querySelectorAll(".nbg-group, .nbg-set")) {
     const buttons = group.querySelector("button") ? groupOf(group.querySelector("button")!) : [];
     const kept = buttons.find((one) => one.ariaChecked === "true") ?? buttons.find((one) => one.tabIndex === 0) ?? buttons[0];
@@ -127,7 +128,7 @@ export function count(bar: HTMLElement, description: Description): void {
   }
   const drawn = Object.entries(THUMBNAILS).filter(([key]) => nodes.some((node) => lookFor(node, key)));
   offer(tool("overlay", overlays.length + drawn.length), [
-    ["", "colour: kind"], ...overlays.map(({ key, label }) => [key, label.replace(" (log)", "")] as const), ...drawn.map(([key, what]) => [key, `${what} in the boxes`] as const),
+    ["", translate("colour: kind")], ...overlays.map(({ key, label }) => [key, label.replace(" (log)", "")] as const), ...drawn.map(([key, what]) => [key, translate("{what} in the boxes", { what: translate(what) })] as const),
   ]);
 }
 
@@ -143,11 +144,13 @@ export function offer(choice: HTMLSelectElement, options: (readonly [string | nu
 }
 
 function modes(tools: Tools): HTMLElement {
-  const group = html("span", { class: "nbg-group", role: "radiogroup", label: "Direction" });
-  const all: [Mode, string, string][] = [["forward", "↓", "Forward"], ["backward", "↑", "Backward"], ["both", "⇅", "Both"]];
-  for (const [mode, sign, label] of all) {
-    const one = button(sign, `Show ${mode === "both" ? "both directions" : `only the ${mode}`}`, mode, () => tools.mode(mode));
-    one.append(word(` ${label}`));
+  const group = html("span", { class: "nbg-group", role: "radiogroup", label: translate("Direction") });
+  const all: [Mode, string, string][] = [
+    ["forward", `↓ ${translate("Forward")}`, translate("Show only the forward")], ["backward", `↑ ${translate("Backward")}`, translate("Show only the backward")], ["both", `⇅ ${translate("Both")}`, translate("Show both directions")],
+  ];
+  for (const [mode, label, title] of all) {
+    const one = button(label[0]!, title, mode, () => tools.mode(mode));
+    one.append(word(label.slice(1)));
     attribute(one, "role", "radio");
     attribute(one, "aria-checked", mode === "both");
     group.append(one);
@@ -156,14 +159,14 @@ function modes(tools: Tools): HTMLElement {
 }
 
 function colours(tools: Tools): HTMLElement {
-  const choice = html("select", { label: "Colour the nodes by", title: "Colour the nodes by", testid: "overlay" });
+  const choice = html("select", { label: translate("Colour the nodes by"), title: translate("Colour the nodes by"), testid: "overlay" });
   listen(choice, "change", () => tools.colour(choice.value));
   return choice;
 }
 
 function search(tools: Tools): HTMLElement {
   const field = html("input", {
-    type: "search", placeholder: "Search", title: "Search by name, op, shape, module or line (/); Enter and the arrow keys go through what is found", label: "Search", testid: "search", spellcheck: "false",
+    type: "search", placeholder: translate("Search"), title: translate("Search by name, op, shape, module or line (/); Enter and the arrow keys go through what is found"), label: translate("Search"), testid: "search", spellcheck: "false",
   });
   listen(field, "input", () => tools.search(field.value, 0));
   return html("span", { class: "nbg-search" }, field);
@@ -171,15 +174,15 @@ function search(tools: Tools): HTMLElement {
 
 /** The keys: what to press, and what it does. */
 const KEYS: [string, string][] = [
-  ["↑ ↓ ← →", "go from box to box"],
-  ["Enter", "details; once more: unfold"],
-  ["F", "fold or unfold"],
-  ["+ − 0", "zoom in, out, fit"],
-  ["S H M T", "steps, history, memory, table"],
-  ["P", "projector: large letters on the whole screen; P or Escape: back"],
-  ["/", "search; Enter, ↑ and ↓ go through the hits"],
-  ["Escape", "close, and show everything"],
-  ["?", "this list"],
+  ["↑ ↓ ← →", message("go from box to box")],
+  ["Enter", message("details; once more: unfold")],
+  ["F", message("fold or unfold")],
+  ["+ − 0", message("zoom in, out, fit")],
+  ["S H M T", message("steps, history, memory, table")],
+  ["P", message("projector: large letters on the whole screen; P or Escape: back")],
+  ["/", message("search; Enter, ↑ and ↓ go through the hits")],
+  ["Escape", message("close, and show everything")],
+  ["?", message("this list")],
 ];
 
 /** The signs that this picture has, and the keys. */
@@ -189,28 +192,28 @@ export function legendPanel(description: Description, { jumps }: Layout): HTMLEl
   const came = edges.some((edge) => edge.gradient);
   const has = (kind: string) => nodes.some((node) => node.kind === kind && !node.root);
   const kinds = new Set(nodes.filter(({ kind }) => kind === "folded").map(loops));
-  const folded = (kinds.has(true) ? FOLDED[kinds.has(false) ? "both" : "loop"] : MEANING.folded) + (nodes.some(({ bars }) => bars) ? BARS : "");
+  const folded = translate(kinds.has(true) ? FOLDED[kinds.has(false) ? "both" : "loop"] : MEANING.folded) + (nodes.some(({ bars }) => bars) ? translate(BARS) : "");
   const entries: [boolean, string, string][] = [
-    ...Object.entries({ ...MEANING, folded }).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, meaning]),
-    [nodes.some((node) => node.root), "root", `⬆ ${SIGNS.root}`],
-    [edges.some((edge) => edge.reduction), "mark", `Σ ${SIGNS.mark}`],
-    [jumps.length > 0, "jump", `a: ${SIGNS.jump}`],
-    [edges.some((edge) => edge.gradient !== null), "came", SIGNS.value],
-    [came, "back", SIGNS.back],
-    [edges.some((edge) => edge.gradient === null), "none", SIGNS.faint],
+    ...Object.entries({ ...MEANING, folded }).map(([kind, meaning]): [boolean, string, string] => [has(kind), kind, translate(meaning)]),
+    [nodes.some((node) => node.root), "root", `⬆ ${translate(SIGNS.root)}`],
+    [edges.some((edge) => edge.reduction), "mark", `Σ ${translate(SIGNS.mark)}`],
+    [jumps.length > 0, "jump", `a: ${translate(SIGNS.jump)}`],
+    [edges.some((edge) => edge.gradient !== null), "came", translate(SIGNS.value)],
+    [came, "back", translate(SIGNS.back)],
+    [edges.some((edge) => edge.gradient === null), "none", translate(SIGNS.faint)],
   ];
   for (const [shown, key, meaning] of entries)
     if (shown) legend.append(html("span", {}, html("i", { class: `nbg-key nbg-key-${key}` }), meaning));
   for (const [kind, [sign, meaning]] of Object.entries(BADGES))
     if (nodes.some(({ badges }) => badges.some((badge) => badge.kind === kind)))
-      legend.append(html("span", {}, html("i", { class: `nbg-key nbg-key-badge nbg-key-${kind}` }, sign), meaning));
-  if (edges.some((edge) => edge.mismatch)) legend.append(html("span", {}, html("i", { class: "nbg-key nbg-key-mismatch" }), "∇ … ≠ gradient and value differ in shape"));
-  const keys = html("dl", { class: "nbg-keys" }, ...KEYS.flatMap(([key, does]) => [html("dt", {}, key), html("dd", {}, does)]));
+      legend.append(html("span", {}, html("i", { class: `nbg-key nbg-key-badge nbg-key-${kind}` }, sign), translate(meaning)));
+  if (edges.some((edge) => edge.mismatch)) legend.append(html("span", {}, html("i", { class: "nbg-key nbg-key-mismatch" }), `∇ … ≠ ${translate("gradient and value differ in shape")}`));
+  const keys = html("dl", { class: "nbg-keys" }, ...KEYS.flatMap(([key, does]) => [html("dt", {}, key), html("dd", {}, translate(does))]));
   const hand = matchMedia("(hover: none)").matches; // no mouse, and seldom a keyboard
   return [
     html("h3", {}, name), html("p", {}, `${summary}.`), ...(memory ? [html("p", {}, `${memory.text}.`)] : []),
-    html("h4", {}, "Signs"), legend, html("h4", {}, "Moving"),
-    html("p", { class: "nbg-help" }, hand ? "Drag to move. Two fingers zoom." : "Drag to move. Ctrl and the wheel, or two fingers, zoom."), ...(hand ? [] : [html("h4", {}, "Keys"), keys]),
+    html("h4", {}, translate("Signs")), legend, html("h4", {}, translate("Moving")),
+    html("p", { class: "nbg-help" }, hand ? translate("Drag to move. Two fingers zoom.") : translate("Drag to move. Ctrl and the wheel, or two fingers, zoom.")), ...(hand ? [] : [html("h4", {}, translate("Keys")), keys]),
   ];
 }
 

@@ -1,6 +1,7 @@
 // A picture as it travels: nbgrad/widgets/render/wire_format.py is the other end.
 
 import type { Look, Picture } from "./description";
+import { speak } from "./language";
 
 type Columns = Record<string, unknown[]>;
 /** Packed data have types only after they are unpacked. */
@@ -13,6 +14,7 @@ export async function unpack(data: BlobPart): Promise<Picture> {
   const give = (thing: Sent) => {
     for (const key of ["value", "gradient", "incoming", "reduced"]) if (thing && key in thing) thing[key] = looks[thing[key]] ?? null;
   };
+  speak(picture.description.texts);
   const others = [picture.first, picture.large].filter(Boolean);
   for (const { description, layout, turned } of [picture, ...others]) {
     description.nodes = records(description.nodes);

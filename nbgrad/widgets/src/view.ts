@@ -13,6 +13,7 @@ import { folded } from "./geometry";
 import type { Placement } from "./gestures";
 import { HoverCard } from "./hover_card";
 import { type Keyed, Keys } from "./keys";
+import { message, translate } from "./language";
 import { Memory } from "./memory";
 import { Minimap } from "./minimap";
 import { nodeOf, original, remember, within } from "./model";
@@ -35,19 +36,19 @@ const STILL = 250; // milliseconds in which the window does not change
 const MUCH = 1.12; // how many times as large or as small another stage has to be
 
 const HINT = 1400; // milliseconds in which a hint can be read
-const WHEEL = `${/Mac/.test(navigator.platform) ? "⌘" : "Ctrl"} and the wheel zoom the picture`;
-const FINGERS = "Two fingers move and zoom the picture";
+const WHEEL = /Mac/.test(navigator.platform) ? message("⌘ and the wheel zoom the picture") : message("Ctrl and the wheel zoom the picture");
+const FINGERS = message("Two fingers move and zoom the picture");
 
 const POINTS = 20; // the letters on a projector
-const PART = "Here is a part of the graph. Drag to see more; Fit shows all of it.";
+const PART = message("Here is a part of the graph. Drag to see more; Fit shows all of it.");
 
 export class View implements Touched, Keyed, Tools {
   readonly root = html("div", { class: "nbgrad nbg-both", testid: "view", role: "group" });
   readonly answers = new Answers(() => this.scene, (answer) => this.kernel?.ask({ answer }));
   readonly inquiry: Inquiry;
   readonly whatIf: WhatIf | null;
-  readonly #stage = svg("svg", { class: "nbg-stage", role: "group", label: "Graph", tabindex: -1 });
-  readonly #panel = html("aside", { class: "nbg-panel", testid: "details", label: "Details", tabindex: -1, hidden: "" });
+  readonly #stage = svg("svg", { class: "nbg-stage", role: "group", label: translate("Graph"), tabindex: -1 });
+  readonly #panel = html("aside", { class: "nbg-panel", testid: "details", label: translate("Details"), tabindex: -1, hidden: "" });
   readonly #status = html("div", { class: "nbg-status", role: "status", hidden: "" });
   readonly #hint = html("div", { class: "nbg-hint", "aria-hidden": "true", testid: "hint" });
   readonly #found = html("output", { class: "nbg-found", testid: "found" }); // how many a search found
@@ -75,7 +76,7 @@ export class View implements Touched, Keyed, Tools {
   #pathFrom: string | null = null;
   #covered: [number, number] = [0, 0]; // how much of the stage the panel covers: at the right, and at the bottom
   #origin: Placement | null = null; // where the reader was before being led elsewhere
-  readonly #return = button("↩ Back", "Back to where you were", "return", () => this.#goBack());
+  readonly #return = button(`↩ ${translate("Back")}`, translate("Back to where you were"), "return", () => this.#goBack());
   #tool: HTMLElement | null = null; // that opened the panel
   #overlaid = "";
   #sought = (): void => {}; // goes on to what is in a module that will be unfolded: the match of a search, or a row of the table
@@ -100,6 +101,7 @@ export class View implements Touched, Keyed, Tools {
     this.base = base;
     this.#whole = picture.first && picture;
     const { description } = base;
+    if (description.language) this.root.lang = description.language;
     this.inquiry = new Inquiry(kernel);
     this.whatIf = run && new WhatIf(run, () => this.scene, this.#panel);
     this.#closed = new Set(base.folded);
@@ -253,7 +255,7 @@ export class View implements Touched, Keyed, Tools {
       this.#pathFrom = null;
     }
     const panel = nodePanel(description, node, this);
-    if (this.#timeline.earlier) panel.splice(1, 0, html("p", { class: "nbg-finding" }, "The numbers below are of the last backward."));
+    if (this.#timeline.earlier) panel.splice(1, 0, html("p", { class: "nbg-finding" }, translate("The numbers below are of the last backward.")));
     this.#choose(element, panel);
     if (!here) this.#show(this.scene.box(node.id));
   }
@@ -308,7 +310,7 @@ export class View implements Touched, Keyed, Tools {
 
   focus(id: string, what: "ancestors" | "descendants" | "path"): void {
     this.#pathFrom = what === "path" ? id : null;
-    if (what === "path") this.#say("Click the box at the other end of the path.");
+    if (what === "path") this.#say(translate("Click the box at the other end of the path."));
     else this.#light(reach(this.scene.description, id, what));
   }
 
@@ -363,12 +365,12 @@ export class View implements Touched, Keyed, Tools {
     else if (this.#player.shown) this.#player.open(false);
     if (node === null) return;
     if (this.scene.node(node)) this.node(node);
-    else this.#say(`The link leads to a box “${node}”, which is not in this picture.`);
+    else this.#say(translate("The link leads to a box “{node}”, which is not in this picture.", { node }));
   }
 
   /** Copy a text, and say so. */
   copy(text: string, what = text): void {
-    void copied(text, this.root).then((done) => this.#say(done ? `Copied ${what}.` : `This page may not use the clipboard. Copy it from here: ${text}`));
+    void copied(text, this.root).then((done) => this.#say(done ? translate("Copied {what}.", { what }) : translate("This page may not use the clipboard. Copy it from here: {text}", { text })));
   }
 
   /** Fold or unfold: here if the picture holds the data for it, else by the kernel. */
@@ -386,7 +388,7 @@ export class View implements Touched, Keyed, Tools {
       this.#asked = holds;
       this.#ask(this.kernel, { toggle: holds });
     }
-    else this.#say("This file does not have the boxes of this module.");
+    else this.#say(translate("This file does not have the boxes of this module."));
   }
 
   /** Replace the first picture by the whole one, with the same modules folded. Return whether there is a whole one. */
@@ -435,7 +437,7 @@ export class View implements Touched, Keyed, Tools {
       this.#turned = request.direction ?? this.#turned;
       kernel.project({ stage: this.#room.stage, toggled: this.#toggled, direction: this.#turned, near: this.#near });
     } else kernel.ask({ ...request, near: this.#near });
-    this.#say(kernel.gone ? GONE : ASKED);
+    this.#say(translate(kernel.gone ? GONE : ASKED));
   }
 
   #say(text: string): void {
@@ -516,7 +518,7 @@ export class View implements Touched, Keyed, Tools {
   #only(ids: Set<string> | null): void {
     this.scene.paint.only(ids);
     if (ids === null) this.#status.hidden = true;
-    else this.#say(`${ids.size ? "Only these boxes are highlighted" : "There is no path between the two"}. Escape shows everything.`);
+    else this.#say(translate(ids.size ? "Only these boxes are highlighted. Escape shows everything." : "There is no path between the two. Escape shows everything."));
   }
 
   // --- the projector ----------------------------------------------------------------------------------------------
@@ -642,7 +644,7 @@ export class View implements Touched, Keyed, Tools {
     const here = found.indexOf(this.chosen?.dataset["nodeId"] ?? "");
     const at = by ? (here < 0 && by < 0 ? found.length - 1 : (here + by + found.length) % found.length) : 0;
     const then = found[at] ?? "";
-    this.#found.textContent = by && found.length > 1 ? `${at + 1} of ${found.length} boxes, ${said}` : said;
+    this.#found.textContent = by && found.length > 1 ? `${translate("{at} of {count} boxes", { at: at + 1, count: found.length })}, ${said}` : said;
     if (!by) return this.reveal(this.scene.box(then));
     this.#leap();
     if (!this.#unfoldAround(query, then)) this.node(then);
@@ -672,7 +674,7 @@ export class View implements Touched, Keyed, Tools {
     const { description } = this.scene;
     if (this.scene.node(ranked.node)) return this.node(ranked.node);
     const box = homeOf(description, ranked.scope);
-    if (!box) return this.#say(`${ranked.name} is not drawn in this picture.`);
+    if (!box) return this.#say(translate("{name} is not drawn in this picture.", { name: ranked.name }));
     const here = !!(this.#whole ?? this.base.layout.scopes[box.holds[0] ?? ""]);
     const holds = box.holds.join();
     if (holds === last || (!here && (!this.kernel || this.kernel.gone))) return this.node(box.id);
@@ -708,7 +710,7 @@ export class View implements Touched, Keyed, Tools {
   };
   scale = (factor: number): void => this.#camera.scale(factor);
   fit = (): void => {
-    if (this.#status.textContent === PART) this.#status.hidden = true; // first of all, because the picture has more room without this line
+    if (this.#status.textContent === translate(PART)) this.#status.hidden = true; // first of all, because the picture has more room without this line
     this.#room.measure();
     this.#camera.fit();
     const said = this.#points();
@@ -721,7 +723,7 @@ export class View implements Touched, Keyed, Tools {
       this.base = { ...this.base, direction, layout: this.base.turned, turned: this.base.layout };
       this.#redraw([], false);
     } else if (this.kernel) this.#ask(this.kernel, { direction });
-    else this.#say("This file has this picture in one direction.");
+    else this.#say(translate("This file has this picture in one direction."));
   };
 
   past = (): void => {
@@ -771,25 +773,25 @@ export class View implements Touched, Keyed, Tools {
     const { nodes } = this.scene.description;
     const roots = nodes.filter((node) => node.root || node.kind === "failed");
     const look = () => this.#camera.look(this.scene.size, this.scene.box((roots[roots.length - 1] ?? nodes[0])?.id ?? ""));
-    const said = look() ? PART : this.#points();
+    const said = look() ? translate(PART) : this.#points();
     if (!said) return;
     this.#say(said);
     this.#room.measure();
     look(); // the line may have taken some of the room
-    if (said !== PART) this.#say(this.#points());
+    if (said !== translate(PART)) this.#say(this.#points());
   }
 
   /** Say how large the letters are if they are too small for a projector. */
   #points(): string {
     const { by, place } = this.#camera;
     const points = Math.floor(this.scene.forms.letters(place.k / by) * by * 0.75 + 0.01);
-    return by > 1 && points < POINTS ? `All of the graph fits with letters of ${points} points, not with ${POINTS}.` : "";
+    return by > 1 && points < POINTS ? translate("All of the graph fits with letters of {points} points, not with {wanted}.", { points, wanted: POINTS }) : "";
   }
 
   /** The wheel, or one finger, scrolls the page that the view is in, if it can be scrolled. */
   #wants(event: Event): boolean {
     const { scrolls } = this.#room;
-    if (event instanceof WheelEvent) return event.ctrlKey || event.metaKey || !scrolls || this.#tell(WHEEL);
+    if (event instanceof WheelEvent) return event.ctrlKey || event.metaKey || !scrolls || this.#tell(translate(WHEEL));
     if (event instanceof MouseEvent) return !event.button && !event.ctrlKey;
     return (event as TouchEvent).touches.length > 1 || !scrolls;
   }
@@ -815,7 +817,7 @@ export class View implements Touched, Keyed, Tools {
     for (const type of ["pointerleave", "pointerdown", "wheel"] as const)
       this.#stage.addEventListener(type, () => this.#card.hide(), { passive: true });
     listen(this.#stage, "pointerleave", () => this.#code.mark(undefined));
-    this.#stage.addEventListener("touchmove", ({ touches }) => void (touches.length > 1 || !this.#room.scrolls || this.#tell(FINGERS)), { passive: true });
+    this.#stage.addEventListener("touchmove", ({ touches }) => void (touches.length > 1 || !this.#room.scrolls || this.#tell(translate(FINGERS))), { passive: true });
     // After a press anywhere in the picture the keys work in it; a press on a node focuses the node.
     listen(this.#stage, "pointerdown", () => this.refocus(this.#stage));
   }

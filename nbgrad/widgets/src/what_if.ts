@@ -3,6 +3,7 @@
 import type { Node as GraphNode, Supposed } from "./description";
 import { attribute, button, flag, html, listen } from "./dom";
 import { broken, spoken } from "./draw";
+import { message, translate } from "./language";
 import { name, original } from "./model";
 import type { Scene } from "./scene";
 import { lookOf } from "./tensor_plot";
@@ -20,12 +21,12 @@ export interface Supposition {
 /** Who runs the graph again: a kernel, or the program in the page. */
 export type Runner = (asked: Supposition) => void;
 
-const RECORDED = "The boxes, the edges and the panel show this run. Steps, sums, history, findings, colours and heat maps show the recorded numbers. The run takes the recorded branch of each if, and the recorded indices and detached values.";
+const RECORDED = message("The boxes, the edges and the panel show this run. Steps, sums, history, findings, colours and heat maps show the recorded numbers. The run takes the recorded branch of each if, and the recorded indices and detached values.");
 
 export class WhatIf {
-  readonly banner = html("div", { class: "nbg-status nbg-supposed", role: "region", label: "Other numbers", testid: "what-if-banner", hidden: "" });
+  readonly banner = html("div", { class: "nbg-status nbg-supposed", role: "region", label: translate("Other numbers"), testid: "what-if-banner", hidden: "" });
   readonly #said = html("span");
-  readonly #slot = html("section", { class: "nbg-what-if", label: "What if", testid: "what-if", hidden: "" });
+  readonly #slot = html("section", { class: "nbg-what-if", label: translate("What if"), testid: "what-if", hidden: "" });
   readonly #result = html("p", { "aria-live": "polite", testid: "what-if-result" });
   readonly #nudged = html("p", { "aria-live": "polite", testid: "nudge-result" });
   #changes: Supposition["changes"] = {};
@@ -38,7 +39,7 @@ export class WhatIf {
   #fields: { slider: HTMLInputElement; number: HTMLInputElement; grid: HTMLInputElement[]; spot: HTMLInputElement | null; of: string } | null = null;
 
   constructor(private readonly run: Runner, private readonly scene: () => Scene, private readonly panel: HTMLElement) {
-    this.banner.append(this.#said, button("Reset", "Show the recorded numbers again", "what-if-reset", () => this.reset()));
+    this.banner.append(this.#said, button(translate("Reset"), translate("Show the recorded numbers again"), "what-if-reset", () => this.reset()));
   }
 
   /** The place for the controls in the panel of a node, which are made when it is known what can be changed. */
@@ -154,7 +155,7 @@ export class WhatIf {
     if (told.said) this.#result.textContent = told.said;
     else if (told.result && !this.#next) this.#result.textContent = told.result;
     if (told.nudge) this.#nudged.textContent = told.nudge;
-    if (told.shape === null) return this.#slot.replaceChildren(html("h4", {}, "What if"), this.#result);
+    if (told.shape === null) return this.#slot.replaceChildren(html("h4", {}, translate("What if")), this.#result);
     this.#place = told.place;
     const of = `${told.node} ${told.grid.length}`;
     if (this.#fields?.of !== of) this.#build(told, of);
@@ -169,7 +170,7 @@ export class WhatIf {
       this.#slot.querySelectorAll(".nbg-range span").forEach((one, at) => (one.textContent = String(ends[at])));
     }
     attribute(slider, "aria-label", called);
-    attribute(number, "aria-label", `${called}, exactly`);
+    attribute(number, "aria-label", `${called}, ${translate("exactly")}`);
     attribute(slider, "aria-valuetext", told.number);
     // The digits that tell a number from its neighbours say nothing to a reader who has not typed them.
     const shown = (text: string, at: number) => (told.whole || this.#changes[told.node]?.[at] !== undefined ? text : String(short(Number(text))));
@@ -177,7 +178,7 @@ export class WhatIf {
     grid.forEach((field, at) => set(field, shown(told.grid[at] ?? "", at)));
     grid.forEach((field, at) => flag(field, "here", at === told.place));
     if (spot) set(spot, String(told.place));
-    this.#slot.querySelector("output")!.textContent = `${called} was ${told.whole ? told.was : short(Number(told.was))}`;
+    this.#slot.querySelector("output")!.textContent = translate("{called} was {was}", { called, was: told.whole ? told.was : short(Number(told.was)) });
   }
 
   #build(told: Supposed, of: string): void {
@@ -200,15 +201,15 @@ export class WhatIf {
     const spot = told.grid.length ? null : html("input", { type: "number", min: 0, max: shape.reduce((all, one) => all * one, 1) - 1, step: 1, testid: "what-if-place" });
     if (spot) listen(spot, "change", () => this.#at(Number(spot.value) || 0));
     this.#fields = { slider, number, grid, spot, of };
-    const parts: Node[] = [html("h4", {}, "What if")];
+    const parts: Node[] = [html("h4", {}, translate("What if"))];
     if (grid.length) parts.push(html("div", { class: "nbg-grid", style: `--nbg-columns:${Math.min(5, shape[shape.length - 1] ?? 1)}` }, ...grid));
-    if (spot) parts.push(html("label", {}, "number in row order ", spot));
+    if (spot) parts.push(html("label", {}, `${translate("number in row order")} `, spot));
     parts.push(slider, html("div", { class: "nbg-range", "aria-hidden": "true" }, html("span"), html("span")), html("div", { class: "nbg-row" }, number, html("output")), html("div", { class: "nbg-row" },
-      button("Nudge", "Central difference: the slope from x - h to x + h, beside the gradient", "nudge", () => {
+      button(translate("Nudge"), translate("Central difference: the slope from x - h to x + h, beside the gradient"), "nudge", () => {
         this.#nudge = true;
         this.#ask();
       }),
-      button("Reset", "Show the recorded numbers again", "reset", () => this.reset()),
+      button(translate("Reset"), translate("Show the recorded numbers again"), "reset", () => this.reset()),
     ), this.#result, this.#nudged);
     this.#slot.replaceChildren(...parts);
   }
@@ -227,10 +228,10 @@ export class WhatIf {
     const [id = "", some = {}] = all[0] ?? [];
     const [at = "0", value] = Object.entries(some)[0] ?? [];
     const more = all.reduce((sum, [, one]) => sum + Object.keys(one).length, -1);
-    const what = `${name(description, id)}${this.#last?.node === id && this.#last.shape ? place(this.#last.shape, Number(at)) : ""} = ${short(value ?? 0)}${more ? ` and ${more} more` : ""}. `;
+    const what = `${name(description, id)}${this.#last?.node === id && this.#last.shape ? place(this.#last.shape, Number(at)) : ""} = ${short(value ?? 0)}${more ? ` ${translate("and {more} more", { more })}` : ""}. `;
     const told = [...(result ? [`${result}.`] : []), ...notes].join(" ");
-    this.#said.replaceChildren(html("b", {}, word("What if: "), what), told);
-    this.banner.title = `What if: ${what}${told} ${RECORDED}`;
+    this.#said.replaceChildren(html("b", {}, word(`${translate("What if")}: `), what), told);
+    this.banner.title = `${translate("What if")}: ${what}${told} ${translate(RECORDED)}`;
     this.#open(true);
   }
 
@@ -239,7 +240,7 @@ export class WhatIf {
     const old = this.panel.querySelector(".nbg-looks");
     if (!old || !value) return;
     if (!old.matches(".nbg-supposed")) this.#recorded = old;
-    old.replaceWith(html("div", { class: "nbg-looks nbg-supposed" }, lookOf("Value", value), ...(gradient ? [lookOf("Gradient", gradient)] : [])));
+    old.replaceWith(html("div", { class: "nbg-looks nbg-supposed" }, lookOf(translate("Value"), value), ...(gradient ? [lookOf(translate("Gradient"), gradient)] : [])));
     for (const one of this.panel.querySelectorAll<HTMLElement>("[data-came]")) {
       const told = edges[one.dataset["came"]!];
       if (told === undefined) continue;
