@@ -213,7 +213,7 @@ def part_with_marks(part: str, names: list[str]) -> str:
         ValueError: there is no such part, or it has no such function.
     """
     text = reference(part)
-    lines, known = text.rstrip("\n").split("\n"), dict(_functions(ast.parse(text), ""))
+    lines, known = text.rstrip("\n").split("\n"), dict(functions(ast.parse(text)))
     for name in sorted(names, key=lambda name: -known[name].lineno if name in known else 0):
         if name not in known:
             raise ValueError(f"the part {part} has no function {name}: it has {', '.join(known)}")
@@ -225,12 +225,13 @@ def part_with_marks(part: str, names: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _functions(tree: ast.AST, above: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+def functions(tree: ast.AST, above: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The functions of a source with their names: as "Tensor.__mul__", or "conv2d.rule" for one inside of another."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef):
             yield f"{above}{node.name}", node
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield from _functions(node, f"{above}{node.name}.")
+            yield from functions(node, f"{above}{node.name}.")
 
 
 def _check(code: str, number: str, *, solved: bool) -> str:
