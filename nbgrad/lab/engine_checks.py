@@ -89,7 +89,7 @@ def _of_inputs(named: str, inputs: Sequence[Any], before: Sequence[Any]) -> Devi
 
 
 def _of_rule(named: str, value: Any, g: Any) -> Deviation | None:
-    """What the rule of a right result does beside giving gradients: it changes its argument, or remembers a call."""
+    """The fault of a rule whose gradients are right: it changes its argument, or remembers a call."""
     rule = getattr(value, "rule", None)
     if rule is None:
         return None
