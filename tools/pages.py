@@ -21,6 +21,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from nbgrad.core.files import replace_file
+from nbgrad.core.translation import SOURCE as ENGLISH
 from nbgrad.lab.localization import EXERCISE
 from tools import course, demo
 from tools.cells import run
@@ -161,7 +162,7 @@ def write_all(
         The pages.
     """
     notebooks = edition.solutions if solutions else edition.student
-    kept = kept if edition.language == course.ENGLISH else kept / edition.language
+    kept = kept if edition.language == ENGLISH else kept / edition.language
     chosen = [one for one in sorted(notebooks.glob("*.ipynb")) if one.name.startswith(names)]
     pages = []
     for at, lesson in enumerate(chosen, 1):

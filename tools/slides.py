@@ -25,7 +25,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
 from nbgrad.core.files import replace_file
-from nbgrad.lab.localization import EXERCISE
+from nbgrad.core.translation import SOURCE as ENGLISH
+from nbgrad.lab import localization
 from nbgrad.widgets.render.html_page import runtime
 from tools import course, demo, pages
 from tools.check_tools import chromium
@@ -154,7 +155,7 @@ class Deck:
         answer, asked = edition.pattern(pages.ANSWER), edition.pattern(pages.PREDICT)
         self._answer = re.compile(rf"<details><summary>(?P<title>{answer})</summary>(?P<text>.*)</details>", re.DOTALL)
         self._question = re.compile(rf"(?:.*?)\*\*({asked})\.\*\*\s*(.*)", re.DOTALL)
-        self._exercise = edition.said(EXERCISE).partition("{")[0]
+        self._exercise = edition.said(localization.EXERCISE).partition("{")[0]
         self.slides: list[Slide] = []
         self.title = ""
         self._section = ""
@@ -162,7 +163,7 @@ class Deck:
         self._notes: list[str] = []
         self._asked = ""
         for cell in notebook.cells:
-            if cell.source == edition.said(course.LICENCE):
+            if cell.source == edition.said(localization.LICENCE):
                 self._flush()
                 self.slides.append(Slide(edition.said(LICENCE), demo.markdown_to_html(cell.source)))
             elif cell.cell_type == "markdown":
@@ -378,7 +379,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--language", help="of the lessons, such as de")
     given = parser.parse_args(arguments)
     edition = course.ready(given.language)
-    kept = pages.KEPT if edition.language == course.ENGLISH else pages.KEPT / edition.language
+    kept = pages.KEPT if edition.language == ENGLISH else pages.KEPT / edition.language
     chosen = [one for one in course.lessons() if one.name.startswith(tuple(given.names))]
     if not chosen:
         known = ", ".join(one.stem for one in course.lessons())

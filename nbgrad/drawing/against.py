@@ -169,15 +169,19 @@ def _place(run: EngineRun, got: Numbers, want: Numbers) -> tuple[int, ...]:
 
 def _told(got: Numbers, want: Numbers, at: tuple[int, ...]) -> tuple[str, str]:
     """Both numbers in words: of arrays the first element that differs, or the shapes."""
-    if got.numel() == want.numel() == 1:
-        return _number(got), _number(want)
-    if got.shape != want.shape:
+    single = got.numel() == want.numel() == 1
+    if not single and got.shape != want.shape:
         return f"of shape {tuple(got.shape)}", f"shape {tuple(want.shape)}"
-    return f"{_number(got[at])} at {list(at)}", _number(want[at])
+    yours, right = _digits(float(got if single else got[at]), float(want if single else want[at]))
+    return (yours if single else f"{yours} at {list(at)}"), right
 
 
-def _number(one: Numbers) -> str:
-    return f"{float(one):.6g}"
+def _digits(got: float, want: float) -> tuple[str, str]:
+    """Both numbers with six digits, or with as many more as show that they differ."""
+    for digits in range(6, 17):
+        if f"{got:.{digits}g}" != f"{want:.{digits}g}":
+            break
+    return f"{got:.{digits}g}", f"{want:.{digits}g}"
 
 
 def box_words(run: EngineRun, at: int) -> str:

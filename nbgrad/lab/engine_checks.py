@@ -284,7 +284,8 @@ def _of_names(module: ModuleType) -> Deviation | None:
 
 def _of_numbers(module: ModuleType) -> Deviation | None:
     """A number beside a tensor becomes a tensor."""
-    for said, op in (("x + 2", lambda x: x + 2.0), ("x * 2", lambda x: x * 2.0)):
+    ops: tuple[tuple[str, Callable[[Any], Any]], ...] = (("x + 2", lambda x: x + 2.0), ("x * 2", lambda x: x * 2.0))
+    for said, op in ops:
         with answering(said):
             parents = getattr(op(module.Tensor([1.0, 3.0])), "parents", ())
         if not all(isinstance(one, module.Tensor) for one in parents):
@@ -409,7 +410,7 @@ def _parameters(module: ModuleType) -> Deviation | None:
     own.rows, own.layers = [of_array([1.0]), of_array([1.0])], (first, second)
     grown.parameters()
     grown.modules = (first, third)
-    cases = (
+    cases: tuple[tuple[str, Any, list[Any]], ...] = (
         ("a Linear", first, []),
         ("a ReLU", module.ReLU(), []),
         ("a Sequential", module.Sequential(first, third), [first, third]),
