@@ -45,6 +45,14 @@ LAB_FLAGS ?=
 # JupyterLab refuses to run as root unless told that this is meant; in a container it usually is.
 ROOT_FLAG = $(if $(filter 0,$(shell id -u)),--allow-root)
 
+# The environment has a LANGUAGE of its own on many systems, which is not meant here.
+ifeq ($(origin LANGUAGE),environment)
+LANGUAGE :=
+endif
+# The flag of the tools that write lessons, and the folder of those in another language.
+SPEAKING = $(if $(LANGUAGE),--language $(LANGUAGE))
+OTHER = $(if $(LANGUAGE),$(LANGUAGE)/)
+
 # $(call step,name,command): says what runs, how long it took, and fails where the command fails.
 step = @echo "== $(1)"; start=$$(date +%s); $(2) || exit $$?; echo "   $(1): $$(( $$(date +%s) - start )) s"
 
@@ -69,16 +77,16 @@ lab: $(READY) ## open JupyterLab on the tour
 demo: $(READY) ## run the tour without a screen and write one self-contained HTML page
 	@$(PY) -m tools.demo $(TOUR) $(BUILD)/tour.html
 
-pages: $(READY) ## write every lesson as one HTML page that needs no kernel: build/pages/student and build/pages/solutions (LESSONS='04 08' names some)
-	@$(STILL) $(PY) -m tools.pages $(BUILD)/pages/student $(LESSONS)
-	@$(STILL) $(PY) -m tools.pages --solutions $(BUILD)/pages/solutions $(LESSONS)
+pages: $(READY) ## write every lesson as one HTML page that needs no kernel: build/pages/student and build/pages/solutions (LESSONS='04 08' names some, LANGUAGE=de writes them in German to build/pages/de)
+	@$(STILL) $(PY) -m tools.pages $(SPEAKING) $(BUILD)/pages/$(OTHER)student $(LESSONS)
+	@$(STILL) $(PY) -m tools.pages $(SPEAKING) --solutions $(BUILD)/pages/$(OTHER)solutions $(LESSONS)
 
-slides: $(READY) ## write a deck of slides for every lesson: build/slides, HTML that needs no network, and PDF with Chromium (LESSONS='04 08' names some)
-	@$(STILL) $(PY) -m tools.slides $(BUILD)/slides $(LESSONS)
+slides: $(READY) ## write a deck of slides for every lesson: build/slides, HTML that needs no network, and PDF with Chromium (LESSONS='04 08' names some, LANGUAGE=de writes them in German to build/slides/de)
+	@$(STILL) $(PY) -m tools.slides $(SPEAKING) $(BUILD)/slides/$(OTHER) $(LESSONS)
 
-kit: setup $(MORE)/.installed ## write build/kit, all that computers without a network need, with the documents: docs/teaching.md (SOLUTIONS=1 adds those of the lessons)
+kit: setup $(MORE)/.installed ## write build/kit, all that computers without a network need, with the documents: docs/teaching.md (SOLUTIONS=1 adds those of the lessons, LANGUAGE=de has the lessons in German)
 	@$(STILL) $(MORE)/bin/python -m tools.site $(BUILD)/kit-site $(if $(SOLUTIONS),,--open) $(SITE_FLAGS)
-	@$(STILL) $(PY) -m tools.kit $(BUILD)/kit --docs $(BUILD)/kit-site $(if $(SOLUTIONS),--solutions)
+	@$(STILL) $(PY) -m tools.kit $(SPEAKING) $(BUILD)/kit --docs $(BUILD)/kit-site $(if $(SOLUTIONS),--solutions)
 
 # If a stamp is younger than the two files that say what to install, there is nothing to do. compileall runs here because
 # pip would write the bytecode of 11,000 modules one by one, also of tests that never run. A template that is no Python
@@ -108,12 +116,7 @@ write: setup ## write what is made from the code: the stubs that editors read, T
 	@NBGRAD_COMPILED=0 $(PY) tools/write.py
 
 course: setup ## write the lessons from notebooks/source: the student's copies, and the solutions with their outputs (LESSONS='04 08' names some, LANGUAGE=de writes them in German to build/course/de)
-	$(call step,course,$(STILL) $(PY) -m tools.course $(if $(LANGUAGE),--language $(LANGUAGE)) $(LESSONS))
-
-# The environment has a LANGUAGE of its own on many systems, which is not meant here.
-ifeq ($(origin LANGUAGE),environment)
-LANGUAGE :=
-endif
+	$(call step,course,$(STILL) $(PY) -m tools.course $(SPEAKING) $(LESSONS))
 
 translations: setup ## bring the translations in step with the lessons and the code, and say what is missing
 	@$(PY) -m tools.translate

@@ -222,13 +222,13 @@ def test_a_kit_has_no_solutions_unless_they_are_asked_for(tmp_path: Path, monkey
     (docs / "index.html").write_text("the documents")
     lesson = docs / "lessons" / "01_slope.html"
     lesson.write_text("<span>### BEGIN SOLUTION</span>")
-    made: list[Path | None] = []
-    monkeypatch.setattr("tools.kit.make", lambda target, docs: made.append(docs))
+    made: list[tuple[Path | None, str | None]] = []
+    monkeypatch.setattr("tools.kit.make", lambda target, docs, language: made.append((docs, language)))
     arguments = [str(tmp_path / "kit"), "--docs", str(docs)]
     with pytest.raises(SystemExit, match=r"has the solutions of the lessons: build it without them, .* --open"):
         main(arguments)
     assert not made
     main([*arguments, "--solutions"])
     lesson.write_text("<p>the lesson</p>")
-    main(arguments)
-    assert made == [docs, docs]
+    main([*arguments, "--language", "de"])
+    assert made == [(docs, None), (docs, "de")]

@@ -39,7 +39,7 @@ def test_each_lesson_is_a_page_and_one_leads_to_them(
     lessons: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = tmp_path / "kept"
-    written = pages.write_all(tmp_path / "out", lessons, kept=kept)
+    written = pages.write_all(tmp_path / "out", edition=course.Edition(student=lessons), kept=kept)
     assert [page.name for page in written] == ["01_one.html", "02_two.html"]
     assert "page 1 of 2: 01_one.html" in capsys.readouterr().out
     first, second = (page.read_text("utf-8") for page in written)
@@ -54,7 +54,7 @@ def test_each_lesson_is_a_page_and_one_leads_to_them(
         "02_two.html: the link notes.ipynb.txt leads to no file",
     ]
     monkeypatch.setattr(pages.demo, "run", lambda *_: pytest.fail("nothing has changed"))
-    pages.write_all(tmp_path / "out", lessons, ("01",), kept)
+    pages.write_all(tmp_path / "out", ("01",), course.Edition(student=lessons), kept=kept)
 
 
 def test_a_name_that_no_lesson_has_is_said(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_closed_output_opens_and_is_printed(tmp_path: Path, browser: Browser) 
     cells += [new_code_cell("print('nine')"), new_code_cell(ASKED), new_markdown_cell(texts[2])]
     cells += [new_code_cell("print('after')")]
     nbformat.write(new_notebook(cells=cells, metadata=course.METADATA), folder / "01_one.ipynb")
-    pages.write_all(tmp_path / "out", folder, kept=tmp_path / "kept")
+    pages.write_all(tmp_path / "out", edition=course.Edition(student=folder), kept=tmp_path / "kept")
     page = browser.new_page()
     page.goto((tmp_path / "out" / "01_one.html").as_uri())
     shown = {text: page.locator("pre", has_text=re.compile(f"^{text}\\s*$")) for text in ("before", "nine", "after")}
@@ -123,7 +123,7 @@ def test_a_closed_output_opens_and_is_printed(tmp_path: Path, browser: Browser) 
 
 @pytest.mark.browser
 def test_hints_are_folded_and_an_answer_is_judged(lessons: Path, tmp_path: Path, browser: Browser) -> None:
-    pages.write_all(tmp_path / "out", lessons, kept=tmp_path / "kept")
+    pages.write_all(tmp_path / "out", edition=course.Edition(student=lessons), kept=tmp_path / "kept")
     context = browser.new_context()
     page = context.new_page()
     page.goto((tmp_path / "out" / "01_one.html").as_uri())

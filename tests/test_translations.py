@@ -11,13 +11,15 @@ from string import Formatter
 import nbformat
 import pytest
 from babel.messages.catalog import Message
+from nbformat.v4 import new_markdown_cell, new_notebook, new_output
 
 from nbgrad import lab
 from nbgrad.core.translation import LANGUAGE, PAGE, languages, page_texts, translate, translate_count
+from nbgrad.lab import lesson_text, localization
 from nbgrad.lab.code_marks import marked
 from nbgrad.lab.exercise import every
 from tests.course.handed_in import Written, written
-from tools import cells, course, lesson_text, product_text, translate as tool
+from tools import cells, course, pages, product_text, slides, translate as tool
 
 pytestmark = pytest.mark.once
 
@@ -80,8 +82,8 @@ def test_a_catalogue_is_in_step_with_its_sources(language: str, kind: tool.Kind)
     assert tool.written(tool.merged(tool.read(path, language), kind.template())) == path.read_bytes(), (
         "make translations"
     )
-    if kind.compiled:
-        assert path.with_suffix(".mo").read_bytes() == tool.compiled(tool.read(path, language)), "make translations"
+    assert kind.compiled(language).read_bytes() == tool.compiled(tool.read(path, language)), "make translations"
+    if kind.page:
         assert path.with_name(PAGE).read_bytes() == tool.of_page(tool.read(path, language)), "make translations"
 
 
@@ -160,15 +162,22 @@ def test_a_change_of_the_source_makes_a_translation_fuzzy(monkeypatch: pytest.Mo
     assert (changed.string, changed.fuzzy) == ("weitergegeben", True)
     assert [one.id for one in tool.missing(found)] == ["The gradient of a sum is handed on as it is.", "New."]
     assert b"weitergegeben" not in tool.compiled(found)
-    monkeypatch.setattr(course, "LOCALE", tmp_path)
-    said = course.said_in(GERMAN)
+    file = tmp_path / GERMAN / "LC_MESSAGES" / "lessons.mo"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(tool.compiled(found))
+    monkeypatch.setattr(localization, "FOLDER", tmp_path)
+    said = localization.said_in(GERMAN)
     assert [said(one) for one in again] == ["The gradient of a sum is handed on as it is.", "stupse", "New."]
 
 
 def test_the_report_counts_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kind = tool.Kind("lessons", lambda: {"Nudge it.": {"a.md"}, "New.": {"a.md"}}, lambda _: tmp_path / "de.po", False)
+    kind = tool.Kind(
+        "lessons",
+        lambda: {"Nudge it.": {"a.md"}, "New.": {"a.md"}},
+        *(lambda _: tmp_path / "de.po", lambda _: tmp_path / "de.mo"),
+    )
     monkeypatch.setattr(tool, "KINDS", (kind,))
     assert tool.update(GERMAN) == "de, lessons: 0 of 2 messages translated\n     2 missing in a.md"
     tool.main(["--open", GERMAN])
@@ -212,7 +221,7 @@ def test_a_lesson_in_another_language_has_the_same_code(
     text = source.read_text("utf-8")
     original = course.build(text, solved=True)
     monkeypatch.setenv(LANGUAGE, language)
-    made = course.build(course.in_language(text, language), solved=True, said=course.said_in(language))
+    made = course.edition(language).notebook(text, solved=True)
     nbformat.validate(made)
     assert [cell.cell_type for cell in made.cells] == [cell.cell_type for cell in original.cells]
     pairs = [(one, other) for one, other in zip(original.cells, made.cells, strict=True) if one.cell_type == "code"]
@@ -223,14 +232,17 @@ def test_a_lesson_in_another_language_has_the_same_code(
 
 
 def test_a_lesson_says_how_much_of_it_is_not_translated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    catalogue = tool.merged(tool.read(tmp_path / "none.po", GERMAN), {"A title": {"a"}, course.PARTLY: {"a"}})
+    catalogue = tool.merged(tool.read(tmp_path / "none.po", GERMAN), {"A title": {"a"}, localization.PARTLY: {"a"}})
     catalogue["A title"].string = "Ein Titel"
-    (tmp_path / "de.po").write_bytes(tool.written(catalogue))
-    monkeypatch.setattr(course, "LOCALE", tmp_path)
-    made = course.in_language(SOURCE, GERMAN)
-    assert made.startswith("# 3. Ein Titel\n\n*8 of 9 paragraphs of this lesson are not translated yet.*\n")
-    with pytest.raises(ValueError, match="the lessons are translated into de"):
-        course.said_in("fr")
+    file = tmp_path / GERMAN / "LC_MESSAGES" / "lessons.mo"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(tool.compiled(catalogue))
+    monkeypatch.setattr(localization, "FOLDER", tmp_path)
+    made = localization.in_language(course.build(SOURCE, solved=True), GERMAN)
+    first = "# 3. Ein Titel\n\n*8 of 9 paragraphs of this lesson are not translated yet.*\n"
+    assert made.cells[0].source.startswith(first)
+    with pytest.raises(ValueError, match="language 'fr': the lessons are there in en, de"):
+        localization.said_in("fr")
 
 
 @pytest.mark.usefixtures("german")
@@ -240,10 +252,61 @@ def test_the_code_in_a_task_is_marked_as_in_english() -> None:
             if translate(text) == text:
                 continue
             said = one.text if text == one.original else translate(text)
-            original, made = (set(re.findall(r"`([^`]+)`", one)) for one in (marked(text), course._marked(text, said)))
+            original, made = (
+                set(re.findall(r"`([^`]+)`", one)) for one in (marked(text), localization.with_marks(text, said))
+            )
             # A word that is a name in English may be none in a translation, as "gradient".
             needed = {name for name in original if len(name) == 1 or not name.isalpha()}
             assert needed <= made <= original, (number, said)
+
+
+@pytest.mark.usefixtures("german")
+@pytest.mark.parametrize("source", SOURCES, ids=[one.stem for one in SOURCES])
+def test_pages_and_slides_find_the_questions_of_a_lesson_in_german(source: Path) -> None:
+    text, german = source.read_text("utf-8"), course.edition(GERMAN)
+    closed, titles = [], []
+    for edition in (course.Edition(), german):
+        student, solved = (edition.notebook(text, solved=one) for one in (False, True))
+        for cell in student.cells:
+            if cell.cell_type == "code":
+                cell.outputs = [new_output("stream", text="a number")]
+        pages.close_answers(student, edition)
+        closed.append([cell.metadata.get("closed") for cell in student.cells])
+        titles.append([slide.title for slide in slides.Deck(solved, edition).slides])
+    assert [german.said(one) if one else one for one in closed[0]] == closed[1]
+    for english in (pages.PREDICT, pages.ANSWER, slides.LICENCE):
+        words = [said(english).partition("{")[0] for said in (str, german.said)]
+        counts = [sum(title.startswith(word) for title in found) for word, found in zip(words, titles, strict=True)]
+        assert counts[0] == counts[1], words
+    assert counts == [1, 1]
+
+
+def test_the_index_of_the_pages_is_german(tmp_path: Path) -> None:
+    notebook = new_notebook(cells=[new_markdown_cell("# 1. Eine Lektion")], metadata=course.METADATA)
+    nbformat.write(notebook, tmp_path / "01_one.ipynb")
+    german = course.Edition(GERMAN, tmp_path, tmp_path / "solutions", localization.said_in(GERMAN))
+    pages.write_all(tmp_path / "out", edition=german, kept=tmp_path / "kept")
+    index = (tmp_path / "out" / "index.html").read_text("utf-8")
+    assert '<html lang="de">' in index
+    assert "<h1>Die Lektionen</h1>" in index
+    assert [one.parent.name for one in tmp_path.glob("kept/**/*.ipynb")] == [GERMAN]
+
+
+def test_a_draft_keeps_the_outputs_of_the_same_code(tmp_path: Path) -> None:
+    source, into = tmp_path / "01_one.md", course.Edition(student=tmp_path / "a", solutions=tmp_path / "b")
+    source.write_text("# 1. One\n\n```python\n1 + 1\n```\n", "utf-8")
+    target = into.solutions / "01_one.ipynb"
+    course.write(source, "draft", into)
+    notebook = nbformat.read(target, as_version=4)
+    notebook.cells[1].outputs = [new_output("stream", text="2")]
+    nbformat.write(notebook, target)
+    source.write_text("# 1. Two\n\n```python\n1 + 1\n```\n", "utf-8")
+    course.write(source, "draft", into)
+    kept = nbformat.read(target, as_version=4)
+    assert (kept.cells[0].source, kept.cells[1].outputs[0].text) == ("# 1. Two", "2")
+    source.write_text("# 1. Two\n\n```python\n1 + 2\n```\n", "utf-8")
+    course.write(source, "draft", into)
+    assert nbformat.read(target, as_version=4).cells[1].outputs == []
 
 
 @pytest.mark.usefixtures("german")
@@ -251,7 +314,7 @@ def test_the_code_in_a_task_is_marked_as_in_english() -> None:
 @pytest.mark.parametrize("name", ["01_slope", "03_engine"])
 def test_a_lesson_runs_in_german(name: str, tmp_path: Path) -> None:
     text = (course.SOURCE / f"{name}.md").read_text("utf-8")
-    notebook = course.build(course.in_language(text, GERMAN), solved=True, said=course.said_in(GERMAN))
+    notebook = course.edition(GERMAN).notebook(text, solved=True)
     cells.run(notebook, tmp_path, timeout=120, keeps_widgets=False)
     said = [output for cell in notebook.cells for output in cell.get("outputs", ()) if output.output_type != "stream"]
     shown = " ".join(str(one.get("data", {}).get("text/plain", "")) for one in said)

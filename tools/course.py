@@ -26,8 +26,8 @@ its metadata, say the licence.
 The solutions are sources for nbgrader as they are: the cells of exercises have its metadata and its marks. The
 cells of checks have a hidden test that fails for a wrong answer.
 
-A lesson in another language has the same code. Its text comes from ``notebooks/locale``, and its first cell sets the
-language of the checks and the pictures. Such lessons are not kept in git: they follow from their sources.
+A lesson in another language has the same code (``nbgrad/lab/localization.py``). Its text comes from
+``notebooks/locale``. Such lessons are not kept in git: they follow from their sources.
 """
 
 import argparse
@@ -38,24 +38,23 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from nbgrad.core.files import replace_file
-from nbgrad.core.translation import LANGUAGE, translate
-from nbgrad.lab.code_marks import marked, marked_like
+from nbgrad.core.translation import LANGUAGE, SOURCE as ENGLISH
 from nbgrad.lab.engine import reference
-from nbgrad.lab.exercise import find
+from nbgrad.lab.lesson_text import FENCE, Said
+from nbgrad.lab.localization import LICENCE, UNANSWERED, exercise_text, in_language, said_in
 from tools.cells import run
-from tools.lesson_text import FENCE, Said, messages, translated
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "notebooks" / "source"
 STUDENT = ROOT / "notebooks"
 SOLUTIONS = ROOT / "notebooks" / "solutions"
-LOCALE = ROOT / "notebooks" / "locale"
 OTHERS = ROOT / "build" / "course"
 """The folder of the lessons in other languages."""
 
@@ -64,15 +63,6 @@ METADATA = {
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
     "license": {"id": "MIT", "holder": "the nbgrad developers"},
 }
-LICENCE = (
-    "*This lesson is part of nbgrad, © the nbgrad developers, under the MIT licence. You may use, change and hand on "
-    "its text and its code, also in a course of your own, if this line stays.*"
-)
-UNANSWERED, HINT, EXERCISE = "your answer", "Hint {step}", "Exercise {number}: {title}"
-PARTLY = "{open} of {count} paragraphs of this lesson are not translated yet."
-MESSAGES = (LICENCE, UNANSWERED, HINT, EXERCISE, PARTLY)
-"""The texts that this module adds to a lesson."""
-
 _TAGS = {"raises": "raises-exception", "proof": "proof", "varies": "nbval-ignore-output"}
 WORDS = ("exercise", "check", "proof", "raises", "varies")
 
@@ -86,45 +76,12 @@ def lessons() -> list[Path]:
     return sorted(SOURCE.glob("*.md"))
 
 
-def said_in(language: str) -> Said:
-    """The function that translates a message of a lesson. Where there is no translation, it returns the message.
-
-    Raises:
-        ValueError: there is no catalogue of this language.
-    """
-    from babel.messages.pofile import read_po
-
-    path = LOCALE / f"{language}.po"
-    if not path.exists():
-        known = ", ".join(sorted(one.stem for one in LOCALE.glob("*.po")))
-        raise ValueError(f"language {language!r}: the lessons are translated into {known}")
-    with path.open("rb") as file:
-        known_texts = {one.id: one.string for one in read_po(file) if one.id and one.string and not one.fuzzy}
-    return lambda message: str(known_texts.get(message, message))
-
-
-def in_language(text: str, language: str) -> str:
-    """The source of a lesson in another language.
-
-    A line below its title says how many of its paragraphs are not translated, if any. The first cell sets the language
-    of the checks and the pictures.
-    """
-    said, parts = said_in(language), messages(text)
-    count = sum(said(part) == part for part in parts)
-    title, end, rest = translated(text, said).partition("\n")
-    if count:
-        title += f"\n\n*{said(PARTLY).format(open=count, count=len(parts))}*"
-    first = f"```python\\g<words>\n%env {LANGUAGE}={language}\n\\g<code>```\n"
-    return title + end + FENCE.sub(first, rest, count=1)
-
-
-def build(text: str, *, solved: bool, said: Said = str) -> NotebookNode:
+def build(text: str, *, solved: bool) -> NotebookNode:
     """The notebook of a lesson, without outputs.
 
     Args:
         text: its source.
         solved: whether it is the one with the solutions.
-        said: translates what this module adds to the source.
 
     Raises:
         ValueError: a block of code has words that this module does not know, or an exercise lacks its solution.
@@ -133,49 +90,27 @@ def build(text: str, *, solved: bool, said: Said = str) -> NotebookNode:
     cells: list[NotebookNode] = []
     end = 0
     for found in FENCE.finditer(text):
-        cells += _texts(text[end : found.start()], said)
+        cells += _texts(text[end : found.start()])
         code = found["code"].rstrip("\n")
-        cell = _code(code, found["words"].split(), solved=solved, answer=said(UNANSWERED))
+        cell = _code(code, found["words"].split(), solved=solved)
         if cell is not None:
             cells.append(cell)
         end = found.end()
-    cells += [*_texts(text[end:], said), new_markdown_cell(said(LICENCE))]
+    cells += [*_texts(text[end:]), new_markdown_cell(LICENCE)]
     for place, cell in enumerate(cells):
         cell["id"] = f"cell-{place:02}"
     return new_notebook(cells=cells, metadata=METADATA)  # type: ignore[no-any-return]
 
 
-def _texts(text: str, said: Said) -> list[NotebookNode]:
+def _texts(text: str) -> list[NotebookNode]:
     """The cells of a text between two blocks of code."""
-    written = _EXERCISE.sub(lambda found: exercise_text(found["number"], said), text)
+    written = _EXERCISE.sub(lambda found: exercise_text(found["number"]), text)
     written = written.replace("](../", "](")  # a source lies one folder below the student's copies
     parts = re.split(r"^\+\+\+$", written, flags=re.MULTILINE)
     return [new_markdown_cell(part.strip()) for part in parts if part.strip()]
 
 
-def exercise_text(number: str, said: Said = str) -> str:
-    """The title of an exercise, its task and its hints, with their code marked. Each hint is folded in the last one."""
-    exercise = find(number)
-    hints = ""
-    for step, hint in reversed(list(enumerate(exercise.hints, 1))):
-        inner = f"\n\n{hints}" if hints else ""
-        summary = said(HINT).format(step=step)
-        hints = f"<details><summary>{summary}</summary>\n\n{_marked(hint, translate(hint))}{inner}\n\n</details>"
-    title = said(EXERCISE).format(number=number, title=translate(exercise.title))
-    return f"### {title}\n\n{_marked(exercise.original, exercise.text)}\n\n{hints}"
-
-
-def _marked(original: str, text: str) -> str:
-    """A sentence of ``nbgrad.lab`` as Markdown, with its code marked: what is code is seen in the English original."""
-    return marked(text, _escaped) if text == original else marked_like(original, text, _escaped)
-
-
-def _escaped(text: str) -> str:
-    """A sentence of ``nbgrad.lab`` as Markdown. Its stars, underscores and brackets are escaped."""
-    return re.sub(r"([*_\[\]<>#`$])", r"\\\1", text)
-
-
-def _code(code: str, words: list[str], *, solved: bool, answer: str) -> NotebookNode | None:
+def _code(code: str, words: list[str], *, solved: bool) -> NotebookNode | None:
     kind, *numbers = words or [""]
     graded = kind in ("exercise", "check")
     if (kind and kind not in WORDS) or len(numbers) != graded:
@@ -186,20 +121,18 @@ def _code(code: str, words: list[str], *, solved: bool, answer: str) -> Notebook
     if graded:
         metadata = {"nbgrader": _grading(kind, numbers[0])}
         code = (
-            _check(code, numbers[0], solved=solved)
-            if kind == "check"
-            else _exercise(code, numbers[0], solved=solved, answer=answer)
+            _check(code, numbers[0], solved=solved) if kind == "check" else _exercise(code, numbers[0], solved=solved)
         )
     return new_code_cell(code, metadata=metadata)  # type: ignore[no-any-return]
 
 
-def _exercise(code: str, number: str, *, solved: bool, answer: str = UNANSWERED) -> str:
+def _exercise(code: str, number: str, *, solved: bool) -> str:
     code = _PART.sub(lambda found: part_with_marks(found["part"], found["names"].split(", ")), code).rstrip("\n")
     if not _SOLUTION.search(code):
         raise ValueError(f"exercise {number} has no ### BEGIN SOLUTION and ### END SOLUTION")
     if solved:
         return code
-    return _SOLUTION.sub(lambda found: f"{found['indent']}# {answer}\n", code + "\n").rstrip("\n")
+    return _SOLUTION.sub(lambda found: f"{found['indent']}# {UNANSWERED}\n", code + "\n").rstrip("\n")
 
 
 def part_with_marks(part: str, names: list[str]) -> str:
@@ -213,7 +146,7 @@ def part_with_marks(part: str, names: list[str]) -> str:
         ValueError: there is no such part, or it has no such function.
     """
     text = reference(part)
-    lines, known = text.rstrip("\n").split("\n"), dict(_functions(ast.parse(text), ""))
+    lines, known = text.rstrip("\n").split("\n"), dict(functions(ast.parse(text)))
     for name in sorted(names, key=lambda name: -known[name].lineno if name in known else 0):
         if name not in known:
             raise ValueError(f"the part {part} has no function {name}: it has {', '.join(known)}")
@@ -225,12 +158,13 @@ def part_with_marks(part: str, names: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _functions(tree: ast.AST, above: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+def functions(tree: ast.AST, above: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The functions of a source with their names: as "Tensor.__mul__", or "conv2d.rule" for one inside of another."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef):
             yield f"{above}{node.name}", node
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield from _functions(node, f"{above}{node.name}.")
+            yield from functions(node, f"{above}{node.name}.")
 
 
 def _check(code: str, number: str, *, solved: bool) -> str:
@@ -248,31 +182,76 @@ def _grading(kind: str, number: str) -> dict[str, object]:
     return {"schema_version": 3, "grade_id": f"{kind}-{number.replace('.', '-')}", **own, **points}
 
 
-def write(source: Path, how: str = "run", language: str | None = None) -> None:
+class Edition(NamedTuple):
+    """The lessons in one language.
+
+    Attributes:
+        language: such as "de".
+        student: the folder of the student's copies.
+        solutions: the folder of the solutions.
+        said: translates a message of a lesson.
+    """
+
+    language: str = ENGLISH
+    student: Path = STUDENT
+    solutions: Path = SOLUTIONS
+    said: Said = str
+
+    def notebook(self, text: str, *, solved: bool) -> NotebookNode:
+        """The notebook of a lesson in this language, without outputs; its source is the English one."""
+        built = build(text, solved=solved)
+        return built if self.language == ENGLISH else in_language(built, self.language)
+
+    def pattern(self, message: str) -> str:
+        """A regular expression for a message in which ``{number}`` is a digit."""
+        return re.escape(self.said(message)).replace(re.escape("{number}"), r"\d")
+
+
+def edition(language: str | None) -> Edition:
+    """The lessons in the language of this name, which the programs that this one starts speak, too.
+
+    Raises:
+        ValueError: the lessons are not translated into this language.
+    """
+    if language in (None, ENGLISH):
+        return Edition()
+    said = said_in(language)
+    os.environ[LANGUAGE] = language
+    return Edition(language, OTHERS / language, OTHERS / language / "solutions", said)
+
+
+def ready(language: str | None) -> Edition:
+    """The lessons in a language, written where they are not in the repository. The solutions have no outputs then."""
+    found = edition(language)
+    for source in lessons() if found.language != ENGLISH else ():
+        write(source, "draft", found)
+    return found
+
+
+def write(source: Path, how: str = "run", into: Edition = Edition()) -> None:  # noqa: B008 (it cannot be changed)
     """Write the student's copy of a lesson, and the solutions.
 
     Args:
         source: of the lesson.
-        how: where the outputs of the solutions come from: "run" runs every cell, "text" keeps the saved outputs, "none"
-            writes no solutions.
-        language: of the text, such as "de"; None for the original.
+        how: where the outputs of the solutions come from: "run" runs every cell, "text" keeps the saved outputs,
+            "draft" keeps those of the same code and writes none elsewhere, "none" writes no solutions.
+        into: the language, and where to.
 
     Raises:
-        ValueError: ``how`` is "text", but the code has changed since the outputs were saved; or the lessons are not
-            translated into this language.
+        ValueError: ``how`` is "text", but the code has changed since the outputs were saved.
     """
-    text, student, solutions = source.read_text("utf-8"), STUDENT, SOLUTIONS
-    said: Said = str
-    if language is not None:
-        text, said = in_language(text, language), said_in(language)
-        student, solutions = OTHERS / language, OTHERS / language / "solutions"
-    solved, target = build(text, solved=True, said=said), solutions / f"{source.stem}.ipynb"
-    if how == "text":
-        keep_outputs(solved, nbformat.read(target, as_version=4))
-    _save(build(text, solved=False, said=said), student / f"{source.stem}.ipynb")
+    text = source.read_text("utf-8")
+    solved, target = into.notebook(text, solved=True), into.solutions / f"{source.stem}.ipynb"
+    if how == "text" or (how == "draft" and target.exists()):
+        try:
+            keep_outputs(solved, nbformat.read(target, as_version=4))
+        except ValueError:
+            if how == "text":
+                raise
+    _save(into.notebook(text, solved=False), into.student / f"{source.stem}.ipynb")
     if how == "run":
-        solutions.mkdir(exist_ok=True)
-        run(solved, solutions, timeout=120, keeps_widgets=False)
+        into.solutions.mkdir(exist_ok=True)
+        run(solved, into.solutions, timeout=120, keeps_widgets=False)
         solved.metadata = nbformat.from_dict(METADATA)
     if how != "none":
         _save(solved, target)
@@ -307,15 +286,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--language", help="write them in another language, into build/course; such as de")
     parser.set_defaults(how="run")
     chosen = parser.parse_args(arguments)
-    if chosen.language:
-        os.environ[LANGUAGE] = chosen.language
+    into = edition(chosen.language)
     found = [one for one in lessons() if not chosen.names or one.name.startswith(tuple(chosen.names))]
     if not found:
         known = ", ".join(one.stem for one in lessons())
         raise SystemExit(f"no lesson begins with {' or '.join(chosen.names)}: {known}")
     for source in found:
         start = time.perf_counter()
-        write(source, chosen.how, chosen.language)
+        write(source, chosen.how, into)
         print(f"{source.stem}: {time.perf_counter() - start:.0f} s", flush=True)
 
 

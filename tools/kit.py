@@ -2,6 +2,7 @@
 
     python -m tools.kit build/kit                     the packages, and the lessons as notebooks and as pages
     python -m tools.kit build/kit --docs build/site   and the documents, as ``python -m tools.site --open`` built them
+    python -m tools.kit build/kit --language de       the lessons in German; the documents are English
 
 A kit goes to students, so documents with the solutions of the lessons are refused, unless ``--solutions`` is given.
 
@@ -19,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from nbgrad.core.files import replace_file
-from tools import pages
+from tools import course, pages
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,17 +45,19 @@ pages/index.html. Their graphs are alive. {docs}
 """
 
 
-def make(target: Path, docs: Path | None = None) -> None:
+def make(target: Path, docs: Path | None = None, language: str | None = None) -> None:
     """Write the kit into the folder ``target``, or add what this kind of computer needs to what is there.
 
     Args:
         target: the folder.
         docs: the documents as a site; None for a kit without them.
+        language: of the lessons, such as "de"; None for the original.
 
     Raises:
+        ValueError: the lessons are not translated into this language.
         subprocess.CalledProcessError: a package cannot be built or fetched, which pip has said.
     """
-    wheels = target / "wheels"
+    edition, wheels = course.ready(language), target / "wheels"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]  # pip prints what it downloads
     for old in wheels.glob(f"nbgrad-*{tag()}*.whl"):
         old.unlink()
@@ -64,9 +67,9 @@ def make(target: Path, docs: Path | None = None) -> None:
     subprocess.run([*pip, "download", *fetched, "--dest", str(wheels), "nbgrad[lab]"], check=True)
     replace_file(target / "start.py", partial(shutil.copyfile, ROOT / "tools" / "start.py"))
     (target / "notebooks").mkdir(exist_ok=True)
-    for lesson in sorted(ROOT.glob("notebooks/*.ipynb")):
+    for lesson in sorted(edition.student.glob("*.ipynb")):
         replace_file(target / "notebooks" / lesson.name, partial(shutil.copyfile, lesson))
-    pages.write_all(target / "pages")
+    pages.write_all(target / "pages", edition=edition)
     if docs is not None:
         shutil.copytree(docs, target / "docs", dirs_exist_ok=True)
     kinds = target / "kinds.txt"
@@ -101,6 +104,7 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.kit", description="Write the kit.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--docs", type=Path, help="the folder of the site, to be in the kit")
+    parser.add_argument("--language", help="of the lessons, such as de")
     parser.add_argument("--solutions", action="store_true", help="the site may have the solutions of the lessons")
     given = parser.parse_args(arguments)
     if given.docs is not None and not (given.docs / "index.html").exists():
@@ -112,7 +116,7 @@ def main(arguments: list[str]) -> None:
         )
     given.folder.mkdir(parents=True, exist_ok=True)
     print(f"fetching what {kind()} needs (torch is large: this takes minutes)", flush=True)
-    make(given.folder, given.docs)
+    make(given.folder, given.docs, given.language)
     size = sum(file.stat().st_size for file in given.folder.rglob("*") if file.is_file())
     print(f"{given.folder.resolve()}: {size >> 20} MiB. Copy it, and run start.py in it.")
 

@@ -3,6 +3,7 @@
     python -m tools.pages build/pages               the student's copies of all lessons
     python -m tools.pages build/pages 01 04         these, by the beginning of their names
     python -m tools.pages --solutions build/solved  the lessons with their solutions
+    python -m tools.pages --language de build/seiten  in German
 
 The cells run, and their pictures are alive in the pages: they unfold, step, and judge the gradients that a reader is
 asked for. Hints stay folded, and in the student's copies so does each output that answers a question: the reader opens
@@ -20,6 +21,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from nbgrad.core.files import replace_file
+from nbgrad.core.translation import SOURCE as ENGLISH
+from nbgrad.lab.localization import EXERCISE
 from tools import course, demo
 from tools.cells import run
 
@@ -32,20 +35,25 @@ _DRAWN = ("nbgrad/widgets", "nbgrad/core/graph")
 
 _LINK = re.compile(r"(\]\((?:[\w./-]*/)?[\w-]+)\.ipynb(?=[)#])")
 
-_QUESTION = re.compile(r"(?P<predict>\*\*Predict \d)|(?P<exercise>^### Exercise )|(Answer to prediction)", re.MULTILINE)
+PREDICT, ANSWER = "Predict {number}", "Answer to prediction {number}"
+PICTURE, PRINTED = "Show the picture", "Show what it prints"
+TITLE = "The lessons"
+HELP = "Their pictures are alive: click a box, or press S to step through the backward. No lesson needs a network."
+MESSAGES = (PREDICT, ANSWER, PICTURE, PRINTED, TITLE, HELP)
+"""The texts of pages, and those by which they find the questions of a lesson."""
 
 _INDEX = """<!DOCTYPE html>
-<html lang="en">
+<html lang="{language}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>nbgrad: the lessons</title>
+<title>nbgrad: {title}</title>
 <style>body {{ font: 1.1em/1.6 system-ui, sans-serif; max-width: 40em; margin: 2em auto; padding: 0 1em; }}</style>
 </head>
 <body>
-<h1>The lessons</h1>
-<p>Their pictures are alive: click a box, or press S to step through the backward. No lesson needs a network.</p>
+<h1>{title}</h1>
+<p>{help}</p>
 <ul style="list-style: none; padding: 0">
 {lines}
 </ul>
@@ -61,7 +69,7 @@ def ran(lesson: Path, kept: Path = KEPT) -> NotebookNode:
         lesson: the notebook.
         kept: the folder of lessons that ran before.
     """
-    name = f"{'solved' if lesson.parent == course.SOLUTIONS else 'open'}-{lesson.stem}"
+    name = f"{'solved' if _is_solved(lesson) else 'open'}-{lesson.stem}"
     file = kept / f"{name}-{_state(lesson)}.ipynb"
     if file.exists():
         return nbformat.read(file, as_version=4)  # type: ignore[no-any-return]
@@ -77,19 +85,26 @@ def ran(lesson: Path, kept: Path = KEPT) -> NotebookNode:
     return notebook  # type: ignore[no-any-return]
 
 
-def close_answers(notebook: NotebookNode) -> None:
+def _is_solved(lesson: Path) -> bool:
+    return lesson.parent.name == course.SOLUTIONS.name
+
+
+def close_answers(notebook: NotebookNode, edition: course.Edition = course.Edition()) -> None:  # noqa: B008
     """Fold the outputs that answer a question, until the reader opens them.
 
     They are those between a prediction and its answer, and those between an exercise and the next text.
     """
+    task = re.escape(edition.said(EXERCISE).partition("{")[0])
+    asked, answered = edition.pattern(PREDICT), edition.pattern(ANSWER)
+    questions = re.compile(rf"(?P<predict>\*\*{asked})|(?P<exercise>^### {task})|({answered})", re.MULTILINE)
     question = None
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            last = next(reversed(list(_QUESTION.finditer(cell.source))), None)
+            last = next(reversed(list(questions.finditer(cell.source))), None)
             question = last.lastgroup if last else (question if question == "predict" else None)
         elif question and cell.get("outputs"):
             drawn = any('class="nbgrad-picture"' in str(output.get("data")) for output in cell.outputs)
-            cell.metadata["closed"] = "Show the picture" if drawn else "Show what it prints"
+            cell.metadata["closed"] = edition.said(PICTURE if drawn else PRINTED)
 
 
 def _state(lesson: Path) -> str:
@@ -103,13 +118,14 @@ def _state(lesson: Path) -> str:
     return seen.hexdigest()[:16]
 
 
-def write(lesson: Path, target: Path, kept: Path = KEPT) -> int:
+def write(lesson: Path, target: Path, kept: Path = KEPT, edition: course.Edition = course.Edition()) -> int:  # noqa: B008
     """Write the page of a lesson, and return how many bytes it has.
 
     Args:
         lesson: the notebook.
         target: the page.
         kept: the folder of lessons that ran before.
+        edition: the language of the lesson.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed that is not meant to.
@@ -119,47 +135,56 @@ def write(lesson: Path, target: Path, kept: Path = KEPT) -> int:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = _LINK.sub(r"\1.html", cell.source)
-    if lesson.parent != course.SOLUTIONS:
-        close_answers(notebook)
+    if not _is_solved(lesson):
+        close_answers(notebook, edition)
     demo.write(notebook, target)
     return target.stat().st_size
 
 
 def write_all(
-    folder: Path, notebooks: Path = course.STUDENT, names: tuple[str, ...] = ("",), kept: Path = KEPT
+    folder: Path,
+    names: tuple[str, ...] = ("",),
+    edition: course.Edition = course.Edition(),  # noqa: B008
+    *,
+    solutions: bool = False,
+    kept: Path = KEPT,
 ) -> list[Path]:
     """Write the pages of lessons into a folder, and one that leads to them.
 
     Args:
         folder: where to; it is made if it is not there.
-        notebooks: the folder of the lessons.
         names: how their names begin.
+        edition: the language of the lessons, which are there.
+        solutions: whether it is the lessons with their solutions.
         kept: the folder of lessons that ran before.
 
     Returns:
         The pages.
     """
+    notebooks = edition.solutions if solutions else edition.student
+    kept = kept if edition.language == ENGLISH else kept / edition.language
     chosen = [one for one in sorted(notebooks.glob("*.ipynb")) if one.name.startswith(names)]
     pages = []
     for at, lesson in enumerate(chosen, 1):
         target = folder / f"{lesson.stem}.html"
-        size = write(lesson, target, kept)
+        size = write(lesson, target, kept, edition)
         print(f"page {at} of {len(chosen)}: {target.name}, {size / 1e6:.1f} MB", flush=True)
         pages.append(target)
     if pages:
-        index = _index(folder, notebooks)
+        index = _index(folder, notebooks, edition)
         replace_file(folder / "index.html", lambda file: file.write_text(index, "utf-8"))
     return pages
 
 
-def _index(folder: Path, notebooks: Path) -> str:
+def _index(folder: Path, notebooks: Path, edition: course.Edition) -> str:
     """The page that leads to those that are in the folder."""
     lines = []
     for lesson in sorted(notebooks.glob("*.ipynb")):
         if (folder / f"{lesson.stem}.html").exists():
             title = nbformat.read(lesson, as_version=4).cells[0].source.partition("\n")[0].removeprefix("# ")
             lines.append(f'<li><a href="{lesson.stem}.html">{escape(title)}</a></li>')
-    return _INDEX.format(lines="\n".join(lines))
+    title, more = edition.said(TITLE), edition.said(HELP)
+    return _INDEX.format(lines="\n".join(lines), language=edition.language, title=title, help=more)
 
 
 def main(arguments: list[str]) -> None:
@@ -168,9 +193,10 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", default=[""], help="how the names of the lessons begin; default: all")
     parser.add_argument("--solutions", action="store_true", help="the lessons with their solutions")
+    parser.add_argument("--language", help="of the lessons, such as de")
     given = parser.parse_args(arguments)
-    folder = given.folder.resolve()
-    if not write_all(folder, course.SOLUTIONS if given.solutions else course.STUDENT, tuple(given.names)):
+    folder, edition = given.folder.resolve(), course.ready(given.language)
+    if not write_all(folder, tuple(given.names), edition, solutions=given.solutions):
         known = ", ".join(one.stem for one in course.lessons())
         raise SystemExit(f"no lesson begins with {' or '.join(given.names)}: {known}")
     print(f"Open in any browser: {folder / 'index.html'}")

@@ -29,7 +29,7 @@ WORDS = ("column", "first", "gradient", "gradients", "large", "last", "mean", "m
          "small", "steps", "sum", "twice", "value")  # fmt: skip
 """Single words of these modules that become a part of a text."""
 
-_NOT_SHOWN = ("course.py", "planted.py", "processes.py")
+_NOT_SHOWN = ("course.py", "lesson_text.py", "localization.py", "planted.py", "processes.py")
 _SENTENCE = re.compile(r"[^\n]*(?:[a-z]{2,}[,;:]?|\ban?) [a-z]{2,}[^\n]*")
 _HOLE = re.compile(r"\{[^{}]*\}")
 _MARKED = re.compile(r"\b(?:translate|translate_count|message|counted|plural)\(")

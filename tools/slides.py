@@ -2,6 +2,7 @@
 
     python -m tools.slides build/slides         the decks of all lessons
     python -m tools.slides build/slides 01 04   these, by the beginning of their names
+    python -m tools.slides build/folien --language de   in German
 
 A deck is made from a lesson that ran. A heading begins a slide, and a slide has the first sentences of each paragraph
 below it: the speaker notes have the whole text, the hints and the solutions. A prediction, its cell, its output and its
@@ -24,6 +25,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
 from nbgrad.core.files import replace_file
+from nbgrad.core.translation import SOURCE as ENGLISH
+from nbgrad.lab import localization
 from nbgrad.widgets.render.html_page import runtime
 from tools import course, demo, pages
 from tools.check_tools import chromium
@@ -32,8 +35,7 @@ LINES, CODE_WIDTH, TEXT_WIDTH = 14, 70, 64
 """How many lines a slide has room for, and how many letters a line of code and one of text have."""
 
 _ANSI = re.compile(r"\x1b\[[\d;]*m")
-_ANSWER = re.compile(r"<details><summary>(?P<title>Answer to prediction \d)</summary>(?P<text>.*)</details>", re.DOTALL)
-_END = re.compile(r"[.?!]\)?(?=\s+[\"(*`\[A-Z$]|\s*$)")
+_END = re.compile(r"[.?!]\)?(?=\s+[\"„(*`\[A-ZÄÖÜ$]|\s*$)")
 _FORMATTER = HtmlFormatter(nowrap=True)
 
 # A font size of 26.67 pixels at 1280 x 720 is 20 points. All lengths follow it.
@@ -92,8 +94,12 @@ addEventListener("hashchange", () => show(Number(location.hash.slice(1)) - 1));
 show((Number(location.hash.slice(1)) || 1) - 1);
 """
 
+LICENCE, OUTCOME = "Licence", "{question}: what comes out"
+MESSAGES = (LICENCE, OUTCOME)
+"""The titles that this module adds."""
+
 _DECK = """<!DOCTYPE html>
-<html lang="en">
+<html lang="{language}">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline';
@@ -141,9 +147,15 @@ class Deck:
 
     Args:
         notebook: the lesson with its solutions, outputs and live pictures.
+        edition: its language.
     """
 
-    def __init__(self, notebook: NotebookNode) -> None:
+    def __init__(self, notebook: NotebookNode, edition: course.Edition = course.Edition()) -> None:  # noqa: B008
+        self._edition = edition
+        answer, asked = edition.pattern(pages.ANSWER), edition.pattern(pages.PREDICT)
+        self._answer = re.compile(rf"<details><summary>(?P<title>{answer})</summary>(?P<text>.*)</details>", re.DOTALL)
+        self._question = re.compile(rf"(?:.*?)\*\*({asked})\.\*\*\s*(.*)", re.DOTALL)
+        self._exercise = edition.said(localization.EXERCISE).partition("{")[0]
         self.slides: list[Slide] = []
         self.title = ""
         self._section = ""
@@ -151,9 +163,9 @@ class Deck:
         self._notes: list[str] = []
         self._asked = ""
         for cell in notebook.cells:
-            if cell.source == course.LICENCE:
+            if cell.source == edition.said(localization.LICENCE):
                 self._flush()
-                self.slides.append(Slide("Licence", demo.markdown_to_html(cell.source)))
+                self.slides.append(Slide(edition.said(LICENCE), demo.markdown_to_html(cell.source)))
             elif cell.cell_type == "markdown":
                 for block in blocks(cell.source):
                     self._text(block)
@@ -165,6 +177,7 @@ class Deck:
         """The deck as a page."""
         slides = "\n".join(one.html() for one in self.slides)
         return _DECK.format(
+            language=self._edition.language,
             title=escape(self.title),
             style=STYLE + _FORMATTER.get_style_defs("pre"),
             slides=slides,
@@ -173,7 +186,7 @@ class Deck:
         )
 
     def _text(self, block: str) -> None:
-        heading, answer = re.match(r"#+ (.+)", block), _ANSWER.match(block)
+        heading, answer = re.match(r"#+ (.+)", block), self._answer.match(block)
         if heading:
             self._flush()
             self._section = heading[1]
@@ -182,10 +195,10 @@ class Deck:
             self._flush()
             self._asked = ""
             points = [shortened(one) for one in blocks(answer["text"])]
-            self._add(answer["title"], "\n\n".join(points), answer["text"])
+            self._add(answer["title"], "\n\n".join(points), answer["text"], alone=True)
         elif block.startswith("<details"):
             self._notes.append(block)
-        elif asked := re.match(r"(?:.*?)\*\*(Predict \d)\.\*\*\s*(.*)", block, re.DOTALL):
+        elif asked := self._question.match(block):
             self._flush()
             self._asked = asked[1]
             question = demo.markdown_to_html(asked[2])
@@ -196,7 +209,7 @@ class Deck:
                 self._point(piece)
 
     def _point(self, block: str) -> None:
-        task = self._section.startswith("Exercise") and not self._points
+        task = self._section.startswith(self._exercise) and not self._points
         point = block if task or block[:2] in ("- ", "$$", "| ") else shortened(block)
         if self._points and lines("\n\n".join([*self._points, point])) > LINES - 2:
             self._flush()
@@ -212,12 +225,12 @@ class Deck:
             self.slides.append(last._replace(notes=last.notes + demo.markdown_to_html("\n\n".join(self._notes))))
         self._points, self._notes = [], []
 
-    def _add(self, title: str, text: str, notes: str) -> None:
+    def _add(self, title: str, text: str, notes: str, *, alone: bool = False) -> None:
         body = demo.markdown_to_html(text)
         if not self.slides:
             body = f'<div class="goals">{body}</div>'
         notes = demo.markdown_to_html(notes.replace("<details>", "<details open>"))
-        alone = "Exercise" in title or "Answer" in title or not self.slides
+        alone = alone or title.startswith(self._exercise) or not self.slides
         self.slides.append(Slide(title, body, notes, 0 if alone else LINES - lines(text)))
 
     def _cell(self, cell: NotebookNode) -> None:
@@ -234,7 +247,7 @@ class Deck:
 
     def _output(self, output: NotebookNode) -> None:
         data = output.get("data", {})
-        title = f"{self._asked}: what comes out" if self._asked else self._section
+        title = self._edition.said(OUTCOME).format(question=self._asked) if self._asked else self._section
         if "text/html" in data:
             self.slides.append(Slide(title, f'<div class="drawing">{data["text/html"]}</div>'))
         elif "image/png" in data:
@@ -326,20 +339,26 @@ def colored(code: str) -> str:
     return str(highlight(code, get_lexer_by_name("ipython3"), _FORMATTER)).rstrip("\n")
 
 
-def write(lesson: Path, target: Path, kept: Path = pages.KEPT) -> int:
+def write(
+    lesson: Path,
+    target: Path,
+    kept: Path = pages.KEPT,
+    edition: course.Edition = course.Edition(),  # noqa: B008
+) -> int:
     """Write the deck of a lesson, and return how many slides it has.
 
     Args:
         lesson: the notebook with the solutions.
         target: the HTML file. The PDF stands beside it, if there is a Chromium.
         kept: the folder of lessons that ran before.
+        edition: the language of the lesson.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed that is not meant to.
         ValueError: the deck would load something from a network.
         subprocess.CalledProcessError: Chromium could not write the PDF.
     """
-    deck = Deck(pages.ran(lesson, kept))
+    deck = Deck(pages.ran(lesson, kept), edition)
     html = deck.html()
     if remote := demo.remote_references(html):
         raise ValueError(f"{target.name} would load from a network: {remote}")
@@ -357,14 +376,17 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.slides", description="Write the lessons as slides.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", default=[""], help="how the names of the lessons begin; default: all")
+    parser.add_argument("--language", help="of the lessons, such as de")
     given = parser.parse_args(arguments)
+    edition = course.ready(given.language)
+    kept = pages.KEPT if edition.language == ENGLISH else pages.KEPT / edition.language
     chosen = [one for one in course.lessons() if one.name.startswith(tuple(given.names))]
     if not chosen:
         known = ", ".join(one.stem for one in course.lessons())
         raise SystemExit(f"no lesson begins with {' or '.join(given.names)}: {known}")
     for source in chosen:
         target = given.folder / f"{source.stem}.html"
-        count = write(course.SOLUTIONS / f"{source.stem}.ipynb", target)
+        count = write(edition.solutions / f"{source.stem}.ipynb", target, kept, edition)
         print(f"{target}: {count} slides", flush=True)
     if not chromium():
         print("no Chromium here, so there are no PDF files: the HTML files can be printed from any browser")

@@ -6,9 +6,11 @@
 
 Each language has two catalogues, in gettext's format:
 
-- ``notebooks/locale/LANGUAGE.po``: the text of the lessons (``tools/lesson_text.py``);
-- ``nbgrad/locale/LANGUAGE/LC_MESSAGES/nbgrad.po``: the texts of the product (``tools/product_text.py``), and beside it
-  the compiled ``nbgrad.mo``, which nbgrad reads, and ``page.json``, which a picture brings to its page.
+- ``notebooks/locale/LANGUAGE.po``: the text of the lessons (``nbgrad/lab/lesson_text.py``);
+- ``nbgrad/locale/LANGUAGE/LC_MESSAGES/nbgrad.po``: the texts of the product (``tools/product_text.py``).
+
+nbgrad reads the compiled ones, ``nbgrad/locale/LANGUAGE/LC_MESSAGES/lessons.mo`` and ``nbgrad.mo``, and ``page.json``,
+which a picture brings to its page.
 
 After a change of a source, its messages are merged into the catalogues. A message that is new has no translation. One
 that has changed keeps the old translation, marked as fuzzy: it is not used until a translator has looked at it and has
@@ -31,7 +33,8 @@ from babel.messages.pofile import read_po, write_po
 
 from nbgrad.core.files import replace_file
 from nbgrad.core.translation import DOMAIN, FOLDER, PAGE
-from tools import course, lesson_text, product_text
+from nbgrad.lab import lesson_text, localization
+from tools import course, pages, product_text, slides
 
 ROOT = course.ROOT
 LESSONS = ROOT / "notebooks" / "locale"
@@ -45,8 +48,12 @@ _DATED = re.compile(rb'^"(?:POT-Creation-Date|PO-Revision-Date|Report-Msgid-Bugs
 
 
 def lesson_template() -> Template:
-    """The messages of all lessons, and those that ``tools/course.py`` adds to each of them."""
-    found: dict[product_text.Message, set[str]] = {message: {"tools/course.py"} for message in course.MESSAGES}
+    """The messages of all lessons, and those that notebooks, pages and slides have in addition."""
+    found: dict[product_text.Message, set[str]] = {
+        message: {"nbgrad/lab/localization.py"} for message in localization.MESSAGES
+    }
+    found |= {message: {"tools/pages.py"} for message in pages.MESSAGES}
+    found |= {message: {"tools/slides.py"} for message in slides.MESSAGES}
     for source in course.lessons():
         for message in lesson_text.messages(source.read_text("utf-8")):
             found.setdefault(message, set()).add(source.relative_to(ROOT).as_posix())
@@ -61,22 +68,34 @@ class Kind:
         name: of the kind.
         template: gives the messages that its sources have now.
         path: gives the file of a language.
-        compiled: whether a ``.mo`` file, and the texts of the page, stand beside it.
+        compiled: gives the file of a language that nbgrad reads.
+        page: whether the texts of the page stand beside it.
     """
 
     name: str
     template: Callable[[], Template]
     path: Callable[[str], Path]
-    compiled: bool
+    compiled: Callable[[str], Path]
+    page: bool = False
+
+
+def _catalogue(language: str, name: str) -> Path:
+    return FOLDER / language / "LC_MESSAGES" / name
 
 
 KINDS = (
-    Kind("lessons", lesson_template, lambda language: LESSONS / f"{language}.po", compiled=False),
+    Kind(
+        "lessons",
+        lesson_template,
+        lambda language: LESSONS / f"{language}.po",
+        lambda language: _catalogue(language, f"{localization.LESSONS}.mo"),
+    ),
     Kind(
         "product",
         product_text.template,
-        lambda language: FOLDER / language / "LC_MESSAGES" / f"{DOMAIN}.po",
-        compiled=True,
+        lambda language: _catalogue(language, f"{DOMAIN}.po"),
+        lambda language: _catalogue(language, f"{DOMAIN}.mo"),
+        page=True,
     ),
 )
 
@@ -147,8 +166,8 @@ def update(language: str) -> str:
         path = kind.path(language)
         catalogue = merged(read(path, language), kind.template())
         _save(path, written(catalogue))
-        if kind.compiled:
-            _save(path.with_suffix(".mo"), compiled(read(path, language)))
+        _save(kind.compiled(language), compiled(read(path, language)))
+        if kind.page:
             _save(path.with_name(PAGE), of_page(read(path, language)))
         open_ = missing(catalogue)
         lines.append(f"{language}, {kind.name}: {len(catalogue) - len(open_)} of {len(catalogue)} messages translated")

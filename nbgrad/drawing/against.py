@@ -192,17 +192,20 @@ def _place(run: EngineRun, got: Numbers, want: Numbers) -> tuple[int, ...]:
 
 def _told(got: Numbers, want: Numbers, at: tuple[int, ...]) -> tuple[str, str]:
     """Both numbers in words: of arrays the first element that differs, or the shapes."""
-    if got.numel() == want.numel() == 1:
-        return _number(got), _number(want)
-    if got.shape != want.shape:
-        return translate("of shape {shape}", shape=tuple(got.shape)), translate(
-            "shape {shape}", shape=tuple(want.shape)
-        )
-    return translate("{number} at {at}", number=_number(got[at]), at=list(at)), _number(want[at])
+    single = got.numel() == want.numel() == 1
+    if not single and got.shape != want.shape:
+        theirs = translate("of shape {shape}", shape=tuple(got.shape))
+        return theirs, translate("shape {shape}", shape=tuple(want.shape))
+    yours, right = _digits(float(got if single else got[at]), float(want if single else want[at]))
+    return (yours if single else translate("{number} at {at}", number=yours, at=list(at))), right
 
 
-def _number(one: Numbers) -> str:
-    return f"{float(one):.6g}"
+def _digits(got: float, want: float) -> tuple[str, str]:
+    """Both numbers with six digits, or with as many more as show that they differ."""
+    for digits in range(6, 17):
+        if f"{got:.{digits}g}" != f"{want:.{digits}g}":
+            break
+    return f"{got:.{digits}g}", f"{want:.{digits}g}"
 
 
 def box_words(run: EngineRun, at: int) -> str:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from nbgrad.core.files import replace_file
+from nbgrad.core.translation import SOURCE
+from nbgrad.lab.localization import in_language, said_in
 
 _HERE = Path(__file__).resolve().parent
 
@@ -32,8 +34,8 @@ def source() -> Path:
     )
 
 
-def copy(folder: Path) -> list[Path]:
-    """Copy the lessons into ``folder``, which is made if it is not there.
+def copy(folder: Path, language: str = SOURCE) -> list[Path]:
+    """Write the lessons in a language into ``folder``, which is made if it is not there.
 
     A notebook that exists already stays as it is: a student may have worked in it. The solutions are not copied.
 
@@ -43,29 +45,38 @@ def copy(folder: Path) -> list[Path]:
     Raises:
         FileNotFoundError: this installation has no lessons.
         OSError: the folder cannot be made, or written to.
+        ValueError: the lessons are not translated into this language.
     """
+    said_in(language)
     lessons = sorted(source().glob("*.ipynb"))
     folder.mkdir(parents=True, exist_ok=True)
     for lesson in lessons:
         if not (folder / lesson.name).exists():
-            replace_file(folder / lesson.name, partial(shutil.copyfile, lesson))
+            writes = partial(shutil.copyfile, lesson) if language == SOURCE else partial(_translate, lesson, language)
+            replace_file(folder / lesson.name, writes)
     return [folder / lesson.name for lesson in lessons]
 
 
-def run(folder: str | Path, *, opens: bool = True) -> int:
+def _translate(lesson: Path, language: str, target: Path) -> None:
+    made = in_language(json.loads(lesson.read_text("utf-8")), language)
+    target.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def run(folder: str | Path, *, opens: bool = True, language: str = SOURCE) -> int:
     """Do what the command ``nbgrad lab`` does.
 
     Args:
         folder: where the lessons are copied to.
         opens: whether JupyterLab is started there; it runs until it is stopped.
+        language: of the lessons, such as "de".
 
     Returns:
         0, or the exit status of JupyterLab; 1 where that is not installed, or the lessons cannot be copied.
     """
     place = Path(folder).expanduser().resolve()
     try:
-        lessons = copy(place)
-    except OSError as error:
+        lessons = copy(place, language)
+    except (OSError, ValueError) as error:
         return _failed(f"nbgrad lab: {error}")
     print(f"{len(lessons)} lessons are in {place}")  # noqa: T201  # this is the command's output
     if not opens:

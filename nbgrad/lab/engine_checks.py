@@ -4,7 +4,7 @@ A trial calls an op of the file with random tensors, and goes backward from a we
 the gradient of each input have to be torch's. A message names the op, the shapes, and both numbers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -35,6 +35,7 @@ class Trial:
 
     Attributes:
         said: how a message names the call, as "x * y".
+        settings: the values of the names in braces in ``said``.
         shapes: of the inputs, which are random numbers.
         yours: calls the student's op: it gets the module of the file and the inputs, as tensors of the student's.
         right: the same with torch's tensors.
@@ -46,6 +47,7 @@ class Trial:
     yours: Callable[..., Any]
     right: Callable[..., torch.Tensor]
     domain: Callable[[Any], Any] = field(default=lambda numbers: numbers)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, module: ModuleType) -> Deviation | None:
         """How the student's op differs from torch's; None if it does not."""
@@ -55,7 +57,8 @@ class Trial:
         wanted = self.right(*theirs)
         weights = rng.standard_normal(tuple(wanted.shape))
         (wanted * torch.tensor(weights)).sum().backward()  # type: ignore[no-untyped-call]
-        named = translate("{said} with {shapes}", said=self.said, shapes=_shapes(self.shapes))
+        said = translate(self.said, **self.settings)
+        named = translate("{said} with {shapes}", said=said, shapes=_shapes(self.shapes))
         of_array = tensor_class(module)
         with answering(named):
             inputs = [of_array(one.copy()) for one in arrays]
@@ -65,10 +68,42 @@ class Trial:
                     "type",
                     translate("{named} gives {kind}, where a Tensor is expected", named=named, kind=_kind(value)),
                 )
+            if (changed := _of_inputs(named, inputs, arrays)) is not None:
+                return changed
             if (found := _compared(value.data, wanted)) is not None:
                 return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
             (value * weights).sum().backward()
-        return _of_gradients(named, inputs, theirs)
+        return _of_gradients(named, inputs, theirs) or _of_rule(named, value, weights)
+
+
+def _of_inputs(named: str, inputs: Sequence[Any], before: Sequence[Any]) -> Deviation | None:
+    """The first input whose numbers an op has changed."""
+    for at, (one, array) in enumerate(zip(inputs, before, strict=True), 1):
+        if not np.array_equal(one.data, array):
+            which = translate("its input") if len(inputs) == 1 else translate("input {at}", at=at)
+            return Deviation(
+                "changed",
+                translate("{named} changes the numbers of {which}: make a new array", named=named, which=which),
+            )
+    return None
+
+
+def _of_rule(named: str, value: Any, g: Any) -> Deviation | None:
+    """The fault of a rule whose gradients are right: it changes its argument, or remembers a call."""
+    rule = getattr(value, "rule", None)
+    if rule is None:
+        return None
+    with answering(named):
+        given = np.array(g, dtype=float)
+        first = [np.array(one) for one in rule(given)]
+        if not np.array_equal(given, g):
+            text = "{named}: its rule changes g, which is the gradient of its result: make a new array"
+            return Deviation("changed", translate(text, named=named))
+        again = [np.array(one) for one in rule(given)]
+        if not all(np.array_equal(one, other) for one, other in zip(first, again, strict=True)):
+            text = "{named}: its rule gives other gradients when it is called again: it changes an array that it keeps"
+            return Deviation("changed", translate(text, named=named))
+    return None
 
 
 def _of_gradients(named: str, inputs: Sequence[Any], theirs: Sequence[torch.Tensor]) -> Deviation | None:
@@ -80,12 +115,13 @@ def _of_gradients(named: str, inputs: Sequence[Any], theirs: Sequence[torch.Tens
                 "zero", translate("{named}: {which} is None: no gradient arrives there", named=named, which=which)
             )
         if (found := _compared(gradient, right.grad)) is not None:
-            return Deviation(found.kind, f"{named}: {which}: {found}")
+            return Deviation(found.kind, translate("{named}: {which}: {found}", named=named, which=which, found=found))
     return None
 
 
-def _compared(given: Any, right: Any, whose: str = "torch's") -> Deviation | None:
-    """How numbers differ, with the first place where they do, and both numbers there."""
+def _compared(given: Any, right: Any, whose: str | None = None) -> Deviation | None:
+    """How numbers differ from torch's, or from others that have a name; with the first place where they do."""
+    whose = whose or translate("torch's")
     try:
         found = difference(given, right, rtol=RTOL, atol=ATOL)
     except (NoNumbers, TypeError, RuntimeError) as error:
@@ -104,18 +140,19 @@ def _compared(given: Any, right: Any, whose: str = "torch's") -> Deviation | Non
                 wanted=tuple(wanted.shape),
             ),
         )
+    close = found.kind == "rounding"
+    reason = translate("it is close, but rounding does not explain the difference") if close else found.text
     wrong = ~torch.isclose(yours.to(torch.float64), wanted.to(torch.float64), rtol=RTOL, atol=ATOL)
     place = tuple(int(one) for one in wrong.nonzero()[0])
-    where = translate("at {place} ", place=list(place)) if place else ""
     return Deviation(
         found.kind,
         translate(
-            "{reason}; {where}yours is {yours:.5g}, and {whose} {wanted:.5g}",
-            reason=found.text,
-            where=where,
-            yours=yours[place],
+            "{reason}; {where}yours is {yours}, and {whose} {wanted}",
+            reason=reason,
+            where=translate("at {place} ", place=list(place)) if place else "",
+            yours=f"{yours[place]:.{10 if close else 5}g}",
             whose=whose,
-            wanted=wanted[place],
+            wanted=f"{wanted[place]:.{10 if close else 5}g}",
         ),
     )
 
@@ -230,14 +267,57 @@ def _of_walk(module: ModuleType) -> Deviation | None:
     return None
 
 
+def _of_names(module: ModuleType) -> Deviation | None:
+    """Each op has a name of its own."""
+    a, b = module.Value(0.5), module.Value(2.0)
+    known: dict[str, str] = {}
+    for said, value in (("a + b", a + b), ("a * b", a * b), ("a.tanh()", a.tanh()), ("a.relu()", a.relu())):
+        other = known.setdefault(value.op, said)
+        if other != said:
+            text = '{said} and {other} have the same op "{op}": give each op its own name, for the picture'
+            return Deviation("type", translate(text, said=said, other=other, op=value.op))
+    return None
+
+
 # tensor.py and ops.py
+
+
+def _of_numbers(module: ModuleType) -> Deviation | None:
+    """A number beside a tensor becomes a tensor."""
+    ops: tuple[tuple[str, Callable[[Any], Any]], ...] = (("x + 2", lambda x: x + 2.0), ("x * 2", lambda x: x * 2.0))
+    for said, op in ops:
+        with answering(said):
+            parents = getattr(op(module.Tensor([1.0, 3.0])), "parents", ())
+        if not all(isinstance(one, module.Tensor) for one in parents):
+            text = "{said}: one of its parents is no Tensor: as_tensor makes one of a number or an array"
+            return Deviation("type", translate(text, said=said))
+    return None
+
+
+def _of_vectors(module: ModuleType) -> Deviation | None:
+    """A vector is refused by matmul."""
+    of_array = tensor_class(module)
+    for shapes in (((3,), (3, 4)), ((2, 3), (3,))):
+        named = translate("{said} with {shapes}", said="matmul", shapes=_shapes(shapes))
+        try:
+            module.matmul(*(of_array(np.ones(shape)) for shape in shapes))
+        except ValueError:
+            continue
+        except Exception as error:
+            kind = type(error).__name__
+            text = "{named} raises {kind}, where a ValueError is expected"
+            return Deviation("raised", translate(text, named=named, kind=kind))
+        text = "{named} gives a result, where a ValueError is expected"
+        return Deviation("type", translate(text, named=named))
+    return None
+
 
 _TENSOR = (
     *(_op("x * y", lambda x, y: x * y, *shapes) for shapes in (((), ()), ((3,), (3,)), ((2, 3), (2, 3)))),
     *(
         _op(said, op, *shapes)
         for said, op in (("x + y", lambda x, y: x + y), ("x * y", lambda x, y: x * y), ("x - y", lambda x, y: x - y))
-        for shapes in (((4, 3), (3,)), ((3, 1), (1, 4)), ((), (2, 2)), ((2, 1, 3), (4, 1)))
+        for shapes in (((4, 3), (3,)), ((3, 1), (1, 4)), ((), (2, 2)), ((2, 1, 3), (4, 1)), ((1, 1), (2, 3)))
     ),
     _op("x * x", lambda x: x * x, (2, 3)),
     _op("x ** 3", lambda x: x**3, (2, 3)),
@@ -259,6 +339,11 @@ _OPS = (
     ),
     _op("x @ w", lambda x, w: x @ w, (2, 3), (3, 4)),
     *(Trial(name, ((3, 4),), _call(name), getattr(torch, name)) for name in ("relu", "tanh", "exp")),
+    *(
+        Trial(name, (shape,), _call(name), getattr(torch, name))
+        for name in ("relu", "tanh")
+        for shape in ((5,), (2, 3, 2))
+    ),
     Trial("log", ((3, 4),), _call("log"), torch.log, domain=lambda one: np.abs(one) + 0.1),
     Trial("reshape", ((3, 4),), lambda module, x: module.reshape(x, 2, 6), lambda x: x.reshape(2, 6)),
     Trial("transpose", ((2, 3, 4),), _call("transpose"), lambda x: x.transpose(-1, -2)),
@@ -271,11 +356,12 @@ def _loss(shape: tuple[int, ...], scale: float = 1.0) -> Trial:
     classes = shape[-1]
     labels = np.random.default_rng(1).integers(0, classes, shape[:-1])
     return Trial(
-        "cross_entropy" if scale == 1 else translate("cross_entropy of scores of size {scale:g}", scale=scale),
+        "cross_entropy" if scale == 1 else "cross_entropy of scores of size {scale:g}",
         (shape,),
         lambda module, scores: module.cross_entropy(scores, labels),
         lambda scores: functional.cross_entropy(scores.reshape(-1, classes), torch.tensor(labels).reshape(-1)),
         domain=lambda one: one * scale,
+        settings={"scale": scale},
     )
 
 
@@ -316,40 +402,51 @@ def _linear(module: ModuleType, shape: tuple[int, ...]) -> Deviation | None:
 
 
 def _parameters(module: ModuleType) -> Deviation | None:
-    rng = np.random.default_rng(0)
-    first, second = module.Linear(3, 2, rng), module.Linear(2, 1, rng)
-    inner = module.Sequential(second, module.ReLU())
-    for said, network, wanted in (
-        ("a Linear", first, [first.weight, first.bias]),
+    rng, of_array = np.random.default_rng(0), tensor_class(module)
+    first, second, third = module.Linear(3, 2, rng), module.Linear(2, 2, rng), module.Linear(2, 1, rng)
+    used, own, grown = module.Linear(3, 2, rng), module.Module(), module.Sequential(first)
+    used(of_array(np.ones((1, 3))))
+    own.scale, own.mean, own.count = of_array(1.0), np.ones(2), 3
+    own.rows, own.layers = [of_array([1.0]), of_array([1.0])], (first, second)
+    grown.parameters()
+    grown.modules = (first, third)
+    cases: tuple[tuple[str, Any, list[Any]], ...] = (
+        ("a Linear", first, []),
         ("a ReLU", module.ReLU(), []),
-        ("a Sequential", module.Sequential(first, second), [first.weight, first.bias, second.weight, second.bias]),
-        ("a Sequential inside another", module.Sequential(first, inner),
-         [first.weight, first.bias, second.weight, second.bias]),
-        ("a network that uses a layer twice", module.Sequential(first, first), [first.weight, first.bias]),
-    ):  # fmt: skip
-        given = network.parameters()
-        if not isinstance(given, list | tuple):
-            return Deviation(
-                "type",
-                translate(
-                    "parameters() of {said} gives {kind}, where a list is expected", said=said, kind=_kind(given)
-                ),
-            )
-        if len(given) != len(wanted):
-            return Deviation(
-                "shape",
-                translate(
-                    "parameters() of {said} gives {count} tensors, and {total} are in it",
-                    said=said,
-                    count=len(given),
-                    total=len(wanted),
-                ),
-            )
-        if any(all(one is not other for other in given) for one in wanted):
-            return Deviation(
-                "element",
-                translate("parameters() of {said} lacks one of its tensors, and has another one twice", said=said),
-            )
+        ("a Sequential", module.Sequential(first, third), [first, third]),
+        ("a Sequential inside another", module.Sequential(first, module.Sequential(third, module.ReLU())),
+         [first, third]),
+        ("a network that uses a layer twice", module.Sequential(first, first), [first]),
+        ("a network with two biases that are alike", module.Sequential(first, second), [first, second]),
+        ("a module with a tensor, an array, a number, a list of tensors and a tuple of layers", own, [first, second]),
+        ("a Linear that has been called", used, []),
+        ("a Sequential that has another layer since the last call", grown, [first, third]),
+    )  # fmt: skip
+    for said, network, layers in cases:
+        linear = [layer for layer in layers or [network] if isinstance(layer, module.Linear)]
+        wanted = [one for layer in linear for one in (layer.weight, layer.bias)]
+        wanted += [own.scale, *own.rows] if network is own else []
+        with answering(translate("parameters() of {said}", said=said)):
+            found = _of_list(said, network.parameters(), wanted, of_array)
+        if found is not None:
+            return found
+    return None
+
+
+def _of_list(said: str, given: Any, wanted: Sequence[Any], of_array: Any) -> Deviation | None:
+    if not isinstance(given, list | tuple):
+        text = "parameters() of {said} gives {kind}, where a list is expected"
+        return Deviation("type", translate(text, said=said, kind=_kind(given)))
+    others = [one for one in given if not isinstance(one, of_array)]
+    if others:
+        text = "parameters() of {said} has {kind} in its list, where tensors are expected"
+        return Deviation("type", translate(text, said=said, kind=_kind(others[0])))
+    if len(given) != len(wanted):
+        text = "parameters() of {said} gives {count} tensors, and {total} are in it"
+        return Deviation("shape", translate(text, said=said, count=len(given), total=len(wanted)))
+    if any(all(one is not other for other in given) for one in wanted):
+        text = "parameters() of {said} lacks one of its tensors, and has another one twice"
+        return Deviation("element", translate(text, said=said))
     return None
 
 
@@ -360,8 +457,8 @@ def _residual(module: ModuleType, x: Any) -> Any:
     return module.Residual(lambda y: y * y)(x)
 
 
-def _normal(dim: int, x: torch.Tensor) -> torch.Tensor:
-    return (x - x.mean(dim, keepdim=True)) / (x.var(dim, unbiased=False, keepdim=True) + 1e-5).sqrt()
+def _normal(dim: int, x: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+    return (x - x.mean(dim, keepdim=True)) / (x.var(dim, unbiased=False, keepdim=True) + eps).sqrt()
 
 
 def _layer_norm(module: ModuleType, x: Any) -> Any:
@@ -386,10 +483,12 @@ def _batch_norm(module: ModuleType) -> Deviation | None:
 
 _NORM: tuple[Callable[[ModuleType], Deviation | None], ...] = (
     *(
-        Trial(f"normalize along {dim}", (shape,), partial(lambda d, m, x: m.normalize(x, d), dim),
-              partial(_normal, dim))
+        Trial("normalize along {dim}", (shape,), partial(lambda d, m, x: m.normalize(x, d), dim),
+              partial(_normal, dim), settings={"dim": dim})
         for dim, shape in ((-1, (3, 4)), (0, (5, 2)), (-1, (2, 3, 4)))
     ),
+    Trial("normalize along 0, with eps=0.5,", ((3, 4),), lambda m, x: m.normalize(x, 0, 0.5),
+          lambda x: _normal(0, x, 0.5)),
     Trial("Residual of y * y", ((3, 2),), _residual, lambda x: x + x * x),
     Trial("LayerNorm(4)", ((2, 3, 4),), _layer_norm, lambda x: functional.layer_norm(x, (4,))),
     _batch_norm,
@@ -399,7 +498,7 @@ _NORM: tuple[Callable[[ModuleType], Deviation | None], ...] = (
 
 
 def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Deviation | None:
-    """Five steps with given gradients; the second parameter gets none in the third step.
+    """Five steps with given gradients; the second parameter gets none in the third step, the first one in the fourth.
 
     They are compared with the reference part, which is torch's in nbgrad's tests: to import torch's takes seconds.
     """
@@ -410,12 +509,12 @@ def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Devia
     yours, references = (getattr(each, name)(one, **settings) for each, one in ((module, mine), (reference, theirs)))
     for step in range(1, 6):
         for at, (one, other) in enumerate(zip(mine, theirs, strict=True)):
-            one.grad = other.grad = None if (at, step) == (1, 3) else rng.standard_normal(other.data.shape)
+            one.grad = other.grad = None if (at, step) in ((1, 3), (0, 4)) else rng.standard_normal(other.data.shape)
         with answering(translate("{said}, step {step}", said=said, step=step)):
             yours.step()
         references.step()
         for one, other in zip(mine, theirs, strict=True):
-            if (found := _compared(one.data, other.data, "the right number")) is not None:
+            if (found := _of_step(one.data, other.data)) is not None:
                 at_step = translate(
                     "{said}: a parameter of shape {shape} after step {step}",
                     said=said,
@@ -426,32 +525,41 @@ def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Devia
     return None
 
 
+def _of_step(given: Any, right: Any) -> Deviation | None:
+    if np.shape(given) != right.shape:
+        return Deviation("shape", translate("it has the shape {shape} now", shape=np.shape(given)))
+    return _compared(given, right, "the right number")
+
+
 _OPTIM = (
     partial(_optimizer, "SGD", {"lr": 0.1}),
     partial(_optimizer, "SGD", {"lr": 0.1, "momentum": 0.9}),
     partial(_optimizer, "Adam", {"lr": 0.01}),
+    partial(_optimizer, "Adam", {"lr": 0.01, "betas": (0.8, 0.99), "eps": 0.1}),
 )
 
 # conv.py, sequence.py, attention.py
 
 _CONV = (
     *(
-        Trial(f"conv2d with padding={padding}", shapes, partial(lambda p, m, x, w: m.conv2d(x, w, p), padding),
-              partial(lambda p, x, w: functional.conv2d(x, w, padding=p), padding))
+        Trial("conv2d with padding={padding}", shapes, partial(lambda p, m, x, w: m.conv2d(x, w, p), padding),
+              partial(lambda p, x, w: functional.conv2d(x, w, padding=p), padding), settings={"padding": padding})
         for padding, shapes in (
             (0, ((1, 1, 3, 3), (1, 1, 2, 2))),
-            (0, ((2, 3, 5, 4), (4, 3, 3, 2))),
-            (1, ((2, 3, 5, 4), (4, 3, 3, 3))),
+            (0, ((3, 2, 5, 4), (4, 2, 3, 2))),
+            (1, ((3, 2, 5, 4), (4, 2, 3, 3))),
         )
     ),
     Trial("max_pool2d by 2", ((2, 3, 4, 6),), lambda m, x: m.max_pool2d(x, 2), lambda x: functional.max_pool2d(x, 2)),
+    Trial("max_pool2d by 2 of ones", ((1, 1, 4, 4),), lambda m, x: m.max_pool2d(x, 2),
+          lambda x: functional.max_pool2d(x, 2), domain=np.ones_like),
     Trial("Flatten", ((2, 3, 4, 6),), lambda m, x: m.Flatten()(x), lambda x: x.flatten(1)),
 )  # fmt: skip
 
 _SEQUENCE = tuple(
-    Trial(f"take with the index {index}", (shape,), partial(lambda i, m, x: m.take(x, np.array(i)), index),
-          partial(lambda i, x: x[torch.tensor(i)], index))
-    for index, shape in (([2, 0], (3, 2)), ([1, 1, 1, 0], (3, 2)), ([[0, 1], [1, 2]], (4, 3)))
+    Trial("take with the index {index}", (shape,), partial(lambda i, m, x: m.take(x, np.array(i)), index),
+          partial(lambda i, x: x[torch.tensor(i)], index), settings={"index": index})
+    for index, shape in (([2, 0], (3, 2)), ([1, 1, 1, 0], (3, 2)), ([[0, 1], [2, 2]], (4, 3)), ([1, 1], (3, 2, 2)))
 )  # fmt: skip
 
 
@@ -459,9 +567,13 @@ def _rnn(module: ModuleType) -> Deviation | None:
     """A later code moves no earlier score, and an earlier one moves the later ones."""
     network = module.RNN(5, 4, np.random.default_rng(0))
     codes = np.array([[1, 2, 3, 4]])
-    base = network(codes)
+    base, again = network(codes), network(codes)
+    if not isinstance(base, list | tuple):
+        return Deviation("type", translate("an RNN gives {kind}, where a list is expected", kind=_kind(base)))
     if len(base) != 4 or base[0].data.shape != (1, 5):
         return Deviation("shape", "an RNN(5, 4) has to give 4 scores of shape (1, 5) for codes of shape (1, 4)")
+    if not all(np.array_equal(one.data, other.data) for one, other in zip(base, again, strict=True)):
+        return Deviation("changed", "an RNN that reads the same codes again gives other scores: h begins with zeros")
     changed = network(np.array([[1, 0, 3, 4]]))
     moved = [not np.allclose(one.data, other.data) for one, other in zip(base, changed, strict=True)]
     if moved != [False, True, True, True]:
@@ -469,6 +581,34 @@ def _rnn(module: ModuleType) -> Deviation | None:
             "order", "code 1 was changed: the scores of the steps 1 to 3 have to change, and no other ones"
         )
     return None
+
+
+def _rnn_with_torch(module: ModuleType) -> Deviation | None:
+    rng = np.random.default_rng(0)
+    network, codes = module.RNN(5, 4, rng), np.array([[1, 2, 3], [1, 1, 0]])
+    mine = [
+        network.letter.weight,
+        *(one for layer in (network.memory, network.head) for one in (layer.weight, layer.bias)),
+    ]
+    for one in mine:
+        one.data = rng.standard_normal(one.data.shape)
+    theirs = [torch.tensor(one.data, requires_grad=True) for one in mine]
+    letter, inner, inner_bias, head, head_bias = theirs
+    h, right = torch.zeros(2, 4, dtype=torch.float64), list[torch.Tensor]()
+    for column in torch.tensor(codes).T:
+        h = (h @ inner + inner_bias + letter[column]).tanh()
+        right.append(h @ head + head_bias)
+    torch.stack(right).square().sum().backward()  # type: ignore[no-untyped-call]
+    named, total = "RNN(5, 4)", tensor_class(module)(0.0)
+    with answering(named):
+        for step, (one, wanted) in enumerate(zip(network(codes), right, strict=True)):
+            if (found := _compared(one.data, wanted)) is not None:
+                text = "{named}: the scores of step {step}: {found}"
+                return Deviation(found.kind, translate(text, named=named, step=step, found=found))
+            total = total + (one * one).sum()
+        total.backward()
+    inputs = "{named} (inputs: letter.weight, memory.weight, memory.bias, head.weight, head.bias)"
+    return _of_gradients(translate(inputs, named=named), mine, theirs)
 
 
 def _attention(shape: tuple[int, ...]) -> Trial:
@@ -495,21 +635,47 @@ def _gpt(module: ModuleType) -> Deviation | None:
     return None
 
 
+def _gpt_in_order(module: ModuleType) -> Deviation | None:
+    """Values and gradients of a GPT are those of its parts, called one after the other as the task says."""
+    network, codes = module.GPT(5, 4, 8, np.random.default_rng(0), layers=2), np.array([[1, 2, 1], [4, 0, 3]])
+    parameters, named = network.parameters(), "GPT(5, 4, 8, layers=2) with codes of shape (2, 3)"
+    with answering(named):
+        scores = network(codes)
+        (scores * scores).sum().backward()
+    given = [one.grad for one in parameters]
+    network.zero_grad()
+    right = network.letter(codes) + network.place(np.arange(3))
+    for part in (*network.blocks, network.last, network.head):
+        right = part(right)
+    (right * right).sum().backward()
+    if (found := _compared(scores.data, right.data, "the right number")) is not None:
+        return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
+    for one, gradient in zip(parameters, given, strict=True):
+        if gradient is None:
+            text = "{named}: no gradient arrives at a parameter of shape {shape}"
+            return Deviation("zero", translate(text, named=named, shape=one.data.shape))
+        if (found := _compared(gradient, one.grad, "the right number")) is not None:
+            text = "{named}: the gradient of a parameter of shape {shape}: {found}"
+            return Deviation(found.kind, translate(text, named=named, shape=one.data.shape, found=found))
+    return None
+
+
 _TRIALS: dict[str, Sequence[Callable[[ModuleType], Deviation | None]]] = {
     "scalars": (
         lambda module: _NOTEBOOK["3.1"](module.Value),
         lambda module: _NOTEBOOK["3.2"](module.topological),
         _of_walk,
+        _of_names,
     ),
-    "tensor": _TENSOR,
-    "ops": _OPS,
+    "tensor": (_of_numbers, *_TENSOR),
+    "ops": (*_OPS, _of_vectors),
     "losses": _LOSSES,
     "modules": (partial(_linear, shape=(4, 3)), partial(_linear, shape=(2, 4, 3)), _parameters),
     "norm": _NORM,
     "optim": _OPTIM,
     "conv": _CONV,
-    "sequence": (*_SEQUENCE, _rnn),
-    "attention": (_attention((4, 3)), _attention((2, 2, 5, 4)), _gpt),
+    "sequence": (*_SEQUENCE, _rnn, _rnn_with_torch),
+    "attention": (_attention((4, 3)), _attention((2, 2, 5, 4)), _gpt, _gpt_in_order),
 }
 
 JUDGES = {part: PartJudge(part, trials) for part, trials in _TRIALS.items()}

@@ -4,6 +4,7 @@ This module imports no part of the engine, so ``nbgrad --help`` takes a moment a
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 
@@ -50,20 +51,27 @@ def _doctor(arguments: list[str]) -> int:
 
 
 FOLDER = "nbgrad-lessons"
-"""Where the lessons are copied to, in the current folder, unless another one is named."""
+"""Where the lessons are copied to, in the current folder, unless another one is named. Those in another language are in
+a folder of their own, as nbgrad-lessons-de."""
 
 
 def _lab(arguments: list[str]) -> int:
+    from nbgrad.core.translation import LANGUAGE, SOURCE
+
     parser = argparse.ArgumentParser(
         "nbgrad lab", description="Copy the lessons into a folder, and open JupyterLab there."
     )
-    parser.add_argument("folder", nargs="?", default=FOLDER, help="where they are copied to; default: %(default)s")
+    parser.add_argument("folder", nargs="?", help=f"where they are copied to; default: {FOLDER}, or {FOLDER}-de")
     parser.add_argument("--no-open", action="store_true", help="copy them only")
+    parser.add_argument(
+        "--language", default=os.environ.get(LANGUAGE) or SOURCE, help="such as de; default: %(default)s"
+    )
     given = parser.parse_args(arguments)
+    folder = given.folder or (FOLDER if given.language == SOURCE else f"{FOLDER}-{given.language}")
 
     from nbgrad.lab import course
 
-    return course.run(given.folder, opens=not given.no_open)
+    return course.run(folder, opens=not given.no_open, language=given.language)
 
 
 COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {

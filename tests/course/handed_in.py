@@ -5,6 +5,9 @@ python -m tests.course.handed_in 3 11   judge the answers of lessons 3 and 11, a
 A file has a line with the number of each exercise, and below it the answers. A right answer begins with ``+``, a wrong
 one with ``-``. An answer is Python code: its value is that of its last line, or the function or class that this line
 belongs to. Code that begins with ``=`` runs before each answer of its exercise.
+
+Where the answer is a file of the student's engine, the code has the functions that the student wrote: the methods of a
+class below ``class Value:``, the rule inside of conv2d below ``class conv2d:``. The rest is the reference part.
 """
 
 import ast
@@ -21,7 +24,13 @@ import torch
 
 import nbgrad
 from nbgrad import lab, nn, optim
+from nbgrad.lab.engine import PARTS, reference
+from nbgrad.lab.exercise import of_lesson
+from tests.course.answers_engine import module_of
+from tools.course import functions
 
+PART_OF = {list(of_lesson(lesson))[-1]: part for lesson, part in PARTS.items()}
+"""The part of the engine that is the answer to an exercise: the last one of its lesson."""
 FOLDER = Path(__file__).parent / "answers"
 _GIVEN = {"math": math, "random": random, "np": np, "torch": torch, "nbgrad": nbgrad, "nn": nn, "optim": optim}
 
@@ -43,6 +52,8 @@ class Written(NamedTuple):
 
     def value(self) -> Any:
         """Run the code: the answer."""
+        if self.number in PART_OF:
+            return module_of(PART_OF[self.number], completed(PART_OF[self.number], self.code))
         tree = ast.parse(self.code, self.place)
         names = dict(_GIVEN)
         last = tree.body.pop()
@@ -53,6 +64,36 @@ class Written(NamedTuple):
         tree.body.append(last)
         exec(compile(tree, self.place, "exec"), names)
         return names[last.name]
+
+
+def completed(part: str, code: str) -> str:
+    """The reference part of the engine with the functions of ``code`` in their places.
+
+    Other functions and imports stand before the first class or function; other methods, beside a method of the answer.
+    """
+    lines, known = reference(part).split("\n"), dict(functions(ast.parse(reference(part))))
+    ends, changes, before = code.split("\n"), list[tuple[int, int, list[str]]](), list[str]()
+    for node in ast.parse(code).body:
+        own = "\n".join(ends[node.lineno - 1 : node.end_lineno])
+        if isinstance(node, ast.ClassDef) and any(name.startswith(f"{node.name}.") for name in known):
+            texts = {
+                one.name: ends[one.lineno - 1 : one.end_lineno] for one in node.body if isinstance(one, ast.FunctionDef)
+            }
+            places = {name: known[f"{node.name}.{name}"] for name in texts if f"{node.name}.{name}" in known}
+            more = [line for name, text in texts.items() if name not in places for line in text]
+            for name, there in places.items():
+                changes.append((there.lineno - 1, there.end_lineno or 0, texts[name] + more))
+                more = []
+        elif isinstance(node, ast.FunctionDef) and node.name in known:
+            changes.append((known[node.name].lineno - 1, known[node.name].end_lineno or 0, own.split("\n")))
+        else:
+            before += own.split("\n")
+    first = next(
+        one.lineno - 1 for one in ast.parse(reference(part)).body if isinstance(one, ast.ClassDef | ast.FunctionDef)
+    )
+    for start, end, text in sorted([*changes, (first, first, before)], key=lambda one: -one[0]):
+        lines[start:end] = text
+    return "\n".join(lines)
 
 
 def written(lesson: int) -> Iterator[Written]:

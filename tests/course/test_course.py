@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nbgrad.core.translation import LANGUAGE
 from nbgrad.lab import course
 from nbgrad.run.command import main
 
@@ -95,6 +96,27 @@ def test_an_installed_package_brings_its_own(tmp_path: Path, monkeypatch: pytest
     (inside / "01.ipynb").write_text("{}")
     monkeypatch.setattr(course, "_HERE", inside.parent)
     assert course.copy(tmp_path / "lessons") == [tmp_path / "lessons" / "01.ipynb"]
+
+
+def test_the_lessons_in_german(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(LANGUAGE, raising=False)
+    assert main(["lab", "--no-open", "--language", "de"]) == 0
+    lesson = json.loads((tmp_path / "nbgrad-lessons-de" / "01_slope.ipynb").read_text("utf-8"))
+    text = "\n".join("".join(cell["source"]) for cell in lesson["cells"])
+    assert "### Aufgabe 1.1: Vier Gradienten von Hand" in text
+    assert "%env NBGRAD_LANGUAGE=de\n" in text
+    assert "# deine Antwort" in text
+    assert LANGUAGE not in os.environ
+    monkeypatch.setenv(LANGUAGE, "de")
+    (tmp_path / "nbgrad-lessons-de" / "01_slope.ipynb").write_text("mine", "utf-8")
+    assert main(["lab", "--no-open"]) == 0
+    assert (tmp_path / "nbgrad-lessons-de" / "01_slope.ipynb").read_text("utf-8") == "mine"
+    assert main(["lab", "--no-open", "--language", "tlh"]) == 1
+    assert "nbgrad lab: language 'tlh': the lessons are there in en, de" in capsys.readouterr().err
+    assert not (tmp_path / "nbgrad-lessons-tlh").exists()
 
 
 @pytest.mark.rotated(3)

@@ -228,13 +228,14 @@ def test_a_source_that_is_wrong_says_so(block: str, message: str) -> None:
 
 
 def test_names_choose_lessons(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    written: list[tuple[str, ...]] = []
-    monkeypatch.setattr(course, "write", lambda source, *how: written.append((source.stem, *filter(None, how))))
+    written: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(course, "write", lambda source, how, into: written.append((source.stem, how, into.language)))
     monkeypatch.setenv("NBGRAD_LANGUAGE", "")  # restored after the test
     course.main(["01", "04", "--no-run"])
     course.main(["05", "--text"])
     course.main(["06"])
-    assert written == [("01_slope", "none"), ("04_broadcasting", "none"), ("05_loop", "text"), ("06_losses", "run")]
+    chosen = [("01_slope", "none"), ("04_broadcasting", "none"), ("05_loop", "text"), ("06_losses", "run")]
+    assert written == [(*one, "en") for one in chosen]
     course.main(["06", "--language", "de"])
     assert written[4:] == [("06_losses", "run", "de")]
     assert "01_slope: 0 s" in capsys.readouterr().out

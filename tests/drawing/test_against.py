@@ -370,6 +370,13 @@ def test_assert_engine_correct_wants_gradients() -> None:
     nbgrad.testing.assert_engine_correct(root, gradients=False)
 
 
+def test_numbers_that_differ_late_are_told_with_more_digits() -> None:
+    half, two = MicrogradValue(0.5), MicrogradValue(2.0)
+    product = half * two
+    product.data += 4e-6  # as a logarithm of x + 1e-6, in place of x
+    assert "is 1.000004; nbgrad has 1, for the same inputs" in verdict(product).text
+
+
 def test_a_verdict_is_true_if_nothing_differs() -> None:
     said = verdict(run(RIGHT, programs.square))
     assert isinstance(said, EngineVerdict)

@@ -31,7 +31,7 @@ def translated(source: str, said: Said) -> str:
     parts, end = [], 0
     for found in FENCE.finditer(source):
         parts += [_of_text(source[end : found.start()], said), f"```python{found['words']}\n"]
-        parts += [_of_code(found["code"], said), "```\n"]
+        parts += [translated_code(found["code"], said), "```\n"]
         end = found.end()
     return "".join([*parts, _of_text(source[end:], said)])
 
@@ -85,8 +85,12 @@ def _of_text(text: str, said: Said) -> str:
     return "\n".join(lines)
 
 
-def _of_code(code: str, said: Said) -> str:
-    """A block of code with its comments translated. Lines of magics and marks of graders have none."""
+def translated_code(code: str, said: Said) -> str:
+    """A block of code with each comment replaced by what ``said`` returns of it. Magics and marks of graders stay.
+
+    Raises:
+        ValueError: it is no Python.
+    """
     lines = code.split("\n")
     plain = ["" if line.startswith(("%", "!", "{")) else line for line in lines]
     try:
