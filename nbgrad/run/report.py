@@ -1,15 +1,14 @@
 """The report at the end of a run, as text: what ran, the losses, the totals and the findings with their lines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
 
-from nbgrad.core.engine.place import Place
 from nbgrad.core.graph.compilation import Compilation
-from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.losses import BackwardLoss
-from nbgrad.run.watched import OtherThread
+from nbgrad.run.formats import before, told_findings, where
+from nbgrad.run.recorded import OtherThread
 from nbgrad.widgets.description.compiled import earlier, summary, times
 from nbgrad.widgets.description.format import counted, duration, number
 from nbgrad.widgets.description.rank_overlays import rank_notes
@@ -94,23 +93,13 @@ def _end(graph: AutogradGraph, goes_on: bool) -> str:
     return f", stopped{at}" if ending.interrupted else f", ended by {ending.kind}{at}"
 
 
-def where(place: Place) -> str:
-    """The file and the line of a place, as editors and terminals link them."""
-    return str(place).partition(", `")[0]
-
-
 def _compiled(known: Compilation) -> list[str]:
     """The lines about torch's compiler: how much it traced, and a line for each graph break and each recompilation."""
-    found = [f"{_before(one.place)}graph break: {one.reason}{times(many)}" for one, many in known.breaks.items()]
+    found = [f"{before(one.place)}graph break: {one.reason}{times(many)}" for one, many in known.breaks.items()]
     for one, many in known.recompilations.items():
         function = f" {one.function}" if one.function else ""
-        found.append(f"{_before(one.place)}compiled{function} again: {one.reason}{times(many)}")
+        found.append(f"{before(one.place)}compiled{function} again: {one.reason}{times(many)}")
     return [line for line in (summary(known), *found, *earlier(known)) if line]
-
-
-def _before(place: Place | None) -> str:
-    """A place before a message, in the form of compilers."""
-    return "" if place is None else f"{where(place)}: "
 
 
 def _losses(losses: list[BackwardLoss]) -> list[str]:
@@ -152,8 +141,3 @@ def _mean(values: list[float]) -> float:
 def plain(text: str) -> str:
     """``text`` with the levels of a line of losses as signs that every terminal has."""
     return text.translate(str.maketrans(_LEVELS, _PLAIN))
-
-
-def told_findings(findings: Iterable[Finding]) -> list[str]:
-    """A line for each finding, in the form of compilers: file, line, severity, text, kind."""
-    return [f"{_before(one.place)}{one.severity}: {' '.join(str(one).split())} [{one.kind}]" for one in findings]

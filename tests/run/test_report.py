@@ -17,9 +17,9 @@ import nbgrad
 from nbgrad.core.engine import pacing
 from nbgrad.run import session, terminal, view
 from nbgrad.run.command import main
+from nbgrad.run.recorded import OtherThreads
 from nbgrad.run.report import plain, report, sparkline
 from nbgrad.run.terminal import StatusLine
-from nbgrad.run.watched import OtherThreads
 
 pytestmark = pytest.mark.once
 

@@ -5,7 +5,6 @@ backwards in the store at which the processes have met. It reads the other parts
 message in a backward, and one that does not ask waits for none.
 """
 
-import os
 from collections import deque
 from time import monotonic, sleep
 from typing import Any
@@ -13,6 +12,7 @@ from weakref import WeakSet
 
 import torch.distributed as dist
 
+from nbgrad.choices import is_launched
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import current
@@ -216,8 +216,7 @@ class RankRecorder(Observer):
 
 def check_group(wanted: bool) -> None:
     """Raise a RuntimeError if ranks should be compared, and there is no process group and none can be expected."""
-    launched = {"RANK", "WORLD_SIZE"} <= os.environ.keys()  # as torchrun does: the program makes the group later
-    if wanted and not (dist.is_available() and (dist.is_initialized() or launched)):
+    if wanted and not (dist.is_available() and (dist.is_initialized() or is_launched())):
         raise RuntimeError(
             "ranks=True compares the processes of a group, and there is none: call "
             "torch.distributed.init_process_group('gloo') first, in a program that torchrun has started"
