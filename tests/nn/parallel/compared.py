@@ -250,7 +250,7 @@ def sharded_net() -> torch.nn.Module:
 
 
 def sharded(rank: int) -> tuple[Ranks, list[str]]:
-    """As ``compared``, of a network that is divided. Its first backward has left gradients, to which others are added."""
+    """As ``compared``, of a network that is divided. An earlier backward has left gradients."""
     made = sharded_net()
     made(batch(rank)).mean().backward()
     with nbgrad.record(view="none", ranks=True) as graph:
