@@ -294,6 +294,14 @@ class Options:
         whole = any(getattr(self, name) for name in WHOLE)
         return {"every": 1 if whole else self.every, "cost": share(self.cost)}
 
+    def drawn(self) -> dict[str, Any]:
+        """How a picture is drawn, as arguments of what draws it or writes it to a file."""
+        return {name: getattr(self, name) for name in ("depth", "nodes", "direction")}
+
+    def shown(self) -> dict[str, Any]:
+        """The same for the cell of a notebook, IPython's or marimo's."""
+        return {**self.drawn(), "projector": self.projector}
+
 
 TABLE: tuple[Field[Any], ...] = fields(Options)
 

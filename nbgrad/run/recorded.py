@@ -141,13 +141,17 @@ class ProgramRecording(pacing.Pacer):
 
     def _progress(self) -> str:
         """How the training goes, and what its recording costs by now."""
+        from nbgrad.widgets.description.format import counted  # late: a program imports torch sooner without it
+
         pace = self.graph.pace
         loss = pace.losses.last()
-        said = [f"step {pace.steps:,}", f"{self.graph.recorded:,} backwards recorded"]
+        said = [f"step {pace.steps:,}"] if pace.steps else []
+        said.append(f"{counted(self.graph.recorded, 'backward')} recorded")
         if loss is not None:
             said.append(f"loss {loss:.4g}")
-        share = pace.spent / max(perf_counter() - self._began - pace.spent, 1e-9)
-        said.append(f"recording {share:.1%}")
+        if pace.steps:  # without steps, no plain one is known to compare with
+            share = pace.spent / max(perf_counter() - self._began - pace.spent, 1e-9)
+            said.append(f"recording {share:.1%}")
         return f"nbgrad: {', '.join(said)}"
 
     # The end.

@@ -58,7 +58,7 @@ def run(arguments: list[str]) -> int:
         _tell(stream, report(graph, program.name, recording.seconds, goes_on=recording.goes_on, others=others))
         for file in files:
             try:
-                graph.save(file, depth=options.depth, nodes=options.nodes, direction=options.direction)
+                graph.save(file, **options.drawn())
             except Exception as error:  # the program has run, and its result must not be lost
                 _tell(stream, [f"nbgrad: {_sentence(error)}"])
             else:
