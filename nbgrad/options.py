@@ -250,8 +250,8 @@ class Options:
     )
     ranks: bool = option(
         False,
-        "compare the gradients of the processes that DistributedDataParallel averages; rank 0 shows it; it "
-        "records every step",
+        "compare the gradients of the processes before DistributedDataParallel or fully_shard averages them; rank 0 "
+        "shows it; it records every step",
         "--ranks",
         check=known_group,
     )

@@ -259,7 +259,7 @@ def sharded(rank: int) -> tuple[Ranks, list[str]]:
 
 
 def sharded_training(rank: int, recorded: bool, broken: bool) -> tuple[list[Any], int, int, str]:
-    """What three steps have learned, how many collectives ran, and what the comparison says.
+    """Return the parameters after three steps, the number of collectives and of measured backwards, and the comparison.
 
     The last loss of rank 1 is ``broken``.
     """
