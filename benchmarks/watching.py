@@ -18,8 +18,8 @@ from benchmarks.case import Case
 from benchmarks.chains import arithmetic, drawn
 from benchmarks.mlp import like_torch
 from benchmarks.timing import Contender
+from nbgrad.choices import FRAMES
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.history import FRAMES
 
 STEPS = 1000
 NODES = 200_000

@@ -15,8 +15,7 @@ def _configured() -> dict[str, Any]:
     """How a picture is drawn: the options that the user has set."""
     from nbgrad.options import Options
 
-    options = Options()
-    return {name: getattr(options, name) for name in ("depth", "nodes", "direction", "projector")}
+    return Options().shown()
 
 
 class GraphRenderer:

@@ -307,7 +307,7 @@ class AutogradMagics(Magics):
             names = shlex.split(path)
             if len(names) != 1:
                 raise ValueError("it takes one file, as in %autograd save net.svg")
-            save(session.graph, names[0], depth=options.depth, nodes=options.nodes, direction=options.direction)
+            save(session.graph, names[0], **options.drawn())
         except (ValueError, *UNSAVED) as error:
             raise UsageError(f"%autograd save: {unsaved(error)}") from None
 

@@ -2,6 +2,8 @@
 
 Each field of ``Options`` is one option, with its type, choices, help and example. The arguments of the magics, the
 settings, the completions and the signature of ``record`` are all derived from these fields.
+
+The engine is imported only to refuse a value and to look for a device: the command reads its options without torch.
 """
 
 import os
@@ -10,16 +12,7 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import torch
-
-from nbgrad.core.engine.tensor_data import check_device
-from nbgrad.core.graph.answers import ALL, names_of
-from nbgrad.core.graph.finding import KINDS
-from nbgrad.core.graph.history import FRAMES, HistoryRecorder
-from nbgrad.core.graph.pace import COST
-from nbgrad.core.graph.rank_recorder import check_group
-from nbgrad.core.graph.silence import ERRORS, silenced_kinds
-from nbgrad.core.suggestions import nearest
+from nbgrad.choices import ALL, COST, FRAMES, KINDS, UNSILENCED, is_launched, kinds_in
 
 View = Literal["graph", "steps", "flow", "text", "none"]
 Direction = Literal["auto", "TB", "LR"]
@@ -64,14 +57,56 @@ def share(written: str | float) -> float:
 
 def known_device(name: str) -> None:
     """Raise a ValueError if torch knows no device of this name, a RuntimeError if the machine lacks the device."""
+    import torch
+
+    from nbgrad.core.engine.tensor_data import check_device
+
     try:
         torch.device(name)
     except RuntimeError:
-        almost = nearest(str(name), ("cpu", "cuda"))
+        almost = _nearest(str(name), ("cpu", "cuda"))
         raise ValueError(
             f"device={name!r}: it has to be a device that torch knows, such as cpu, cuda or cuda:1{almost}"
         ) from None
     check_device(name)
+
+
+def _nearest(given: str, known: Sequence[str]) -> str:
+    from nbgrad.core.suggestions import nearest
+
+    return nearest(given, known)
+
+
+def known_frames(limit: int) -> None:
+    """Raise a ValueError if so many frames have no room for a first and a last one."""
+    if limit == 1:
+        from nbgrad.core.graph.history import HistoryRecorder
+
+        HistoryRecorder(limit)
+
+
+def known_names(asked: "str | Iterable[str] | bool") -> None:
+    """Raise a ValueError if these are no names of tensors."""
+    if asked is not False:
+        from nbgrad.core.graph.answers import names_of
+
+        names_of(asked)
+
+
+def known_group(wanted: bool) -> None:
+    """Raise a RuntimeError if ranks should be compared, and there is no process group and none can be expected."""
+    if wanted and not is_launched():
+        from nbgrad.core.graph.rank_recorder import check_group
+
+        check_group(wanted)
+
+
+def known_kinds(silenced: "str | Iterable[str]") -> None:
+    """Raise a ValueError if these are no kinds of findings, or kinds that cannot be silenced."""
+    if not {*kinds_in(silenced)} <= {*KINDS} - {*UNSILENCED}:
+        from nbgrad.core.graph.silence import silenced_kinds  # it knows the kinds that were added from outside
+
+        silenced_kinds(silenced)
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
@@ -172,7 +207,7 @@ class Options:
         "--history 200",
         least=0,
         suggestions=("0", "200", "1000"),
-        check=HistoryRecorder,
+        check=known_frames,
     )
     watch: bool = option(
         True, "keep the gradients and the small values of intermediate tensors, to show them", "--no-watch"
@@ -190,7 +225,7 @@ class Options:
         "--ask 'w, b'",
         every=False,
         bare=ALL,
-        check=names_of,
+        check=known_names,
         command=False,
     )
     every: int | None = option(
@@ -215,10 +250,10 @@ class Options:
     )
     ranks: bool = option(
         False,
-        "compare the gradients of the processes that DistributedDataParallel averages; rank 0 shows it; it "
-        "records every step",
+        "compare the gradients of the processes before DistributedDataParallel or fully_shard averages them; rank 0 "
+        "shows it; it records every step",
         "--ranks",
-        check=check_group,
+        check=known_group,
     )
     anomaly: bool = option(
         False, "stop at the first op that makes a NaN or an Inf, and say why; it records every step", "--anomaly"
@@ -235,8 +270,8 @@ class Options:
         None,
         "leave out findings of these kinds; graph.checkup() counts them",
         "--silence 'frozen, no activation'",
-        suggestions=tuple(one.replace(" ", "-") for one in KINDS if one not in ERRORS),
-        check=silenced_kinds,
+        suggestions=tuple(one.replace(" ", "-") for one in KINDS if one not in UNSILENCED),
+        check=known_kinds,
     )
     save: str | Path | None = option(
         None,
@@ -259,6 +294,14 @@ class Options:
         whole = any(getattr(self, name) for name in WHOLE)
         return {"every": 1 if whole else self.every, "cost": share(self.cost)}
 
+    def drawn(self) -> dict[str, Any]:
+        """How a picture is drawn, as arguments of what draws it or writes it to a file."""
+        return {name: getattr(self, name) for name in ("depth", "nodes", "direction")}
+
+    def shown(self) -> dict[str, Any]:
+        """The same for the cell of a notebook, IPython's or marimo's."""
+        return {**self.drawn(), "projector": self.projector}
+
 
 TABLE: tuple[Field[Any], ...] = fields(Options)
 
@@ -269,7 +312,7 @@ def check_known(function: str, given: Iterable[str], known: Iterable[str]) -> No
     for name in given:
         if name not in known:
             of_record = name in {one.name for one in TABLE}
-            hint = "; nbgrad.record has it" if of_record else nearest(name, known)
+            hint = "; nbgrad.record has it" if of_record else _nearest(name, known)
             raise TypeError(f"{function}() has no option {name}, only {', '.join(known)}{hint}")
 
 
@@ -279,7 +322,7 @@ def check(one: Field[Any], value: Any) -> None:
     if value is None and facts["default"] is None:
         return
     if "choices" in facts and value not in facts["choices"]:
-        wanted = f"one of {', '.join(facts['choices'])}{nearest(str(value), facts['choices'])}"
+        wanted = f"one of {', '.join(facts['choices'])}{_nearest(str(value), facts['choices'])}"
     elif one.type is bool and not isinstance(value, bool):
         wanted = "True or False"
     elif "least" in facts and (type(value) is not int or value < facts["least"]):

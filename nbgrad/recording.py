@@ -170,16 +170,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             return
         from nbgrad.widgets.tensor_lookup import Holdings
 
-        holdings = Holdings(self.graph)
-        show(
-            outline,
-            depth=self.depth,
-            nodes=self.nodes,
-            direction=self.direction,
-            opens=self.view,
-            projector=self.projector,
-            holdings=holdings,
-        )
+        show(outline, **self.shown(), opens=self.view, holdings=Holdings(self.graph))
 
     def _show_in_marimo(self, outline: "Outline") -> bool:
         """Show it below a cell of marimo, and say whether one runs."""
@@ -191,15 +182,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
         if self.view == "text":
             marimo_output.append(marimo_output.Text(text(outline.description)))
         elif self.view != "none":
-            wanted = marimo_output.Framed(
-                outline,
-                depth=self.depth,
-                nodes=self.nodes,
-                direction=self.direction,
-                opens=self.view,
-                projector=self.projector,
-            )
-            marimo_output.append(wanted)
+            marimo_output.append(marimo_output.Framed(outline, **self.shown(), opens=self.view))
         return True
 
     @stage("send")
@@ -210,7 +193,7 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
             if suffix_of(self.save) == GRAPH:
                 keep(self.graph, outline, self.save)
             else:
-                write(outline, self.save, depth=self.depth, nodes=self.nodes, direction=self.direction)
+                write(outline, self.save, **self.drawn())
 
 
 def _in_notebook() -> bool:

@@ -13,8 +13,6 @@ from itertools import groupby
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from nbgrad.core.graph.advice import advise
-
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell  # a program in a terminal runs without it
 
@@ -55,6 +53,8 @@ def _show(
     tb_offset: int | None = None,
 ) -> None:
     """The function that IPython calls to show an error."""
+    from nbgrad.core.graph.advice import advise  # late: a program that imports no torch ends without it
+
     advise(error)
     if getattr(shell.InteractiveTB, "skip_hidden", True):
         trace = shortened(error, trace)
@@ -100,8 +100,8 @@ def _meant(error: BaseException, last: TracebackType) -> bool:
 _RAISE = bytes([opmap["RAISE_VARARGS"]])
 
 
-_RECORDS = ("nbgrad.core.recorder.", "nbgrad.core.engine.scope")
-"""The prefixes of nbgrad's modules whose frames stand between torch's frames when nbgrad records torch."""
+_RECORDS = ("nbgrad.core.recorder.", "nbgrad.core.engine.scope", "nbgrad.run.torch_import")
+"""The prefixes of nbgrad's modules whose frames stand before torch's frames, or between them: it records torch."""
 
 
 def _package(entry: TracebackType) -> str:

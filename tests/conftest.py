@@ -319,9 +319,9 @@ def one_shell() -> "Iterator[InteractiveShell]":
 
     main = sys.modules["__main__"]
     shell = InteractiveShell.instance()
+    sys.modules["__main__"] = main  # the shell puts its own there, from which no process can be spawned
     yield shell
     InteractiveShell.clear_instance()
-    sys.modules["__main__"] = main  # the shell puts its own there, from which no process can be spawned
 
 
 @pytest.fixture
@@ -329,11 +329,13 @@ def shell(one_shell: "InteractiveShell") -> "Iterator[InteractiveShell]":
     """The same shell, empty except for our extension. After the test, nothing of the extension is left."""
     import nbgrad
 
+    main, sys.modules["__main__"] = sys.modules["__main__"], one_shell.user_module
     one_shell.reset(new_session=True)
     nbgrad.load_ipython_extension(one_shell)
     yield one_shell
     nbgrad.unload_ipython_extension(one_shell)
     one_shell.config.pop("Autograd", None)
+    sys.modules["__main__"] = main
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ _written: dict[Path, int] = {}
 
 
 class _Passes:
-    """The passes over one loader: how many batches there were, and which findings were logged."""
+    """The passes of a training: how many batches there were, and which findings were logged."""
 
     def __init__(self) -> None:
         self.batches = 0
@@ -29,10 +29,10 @@ class _Passes:
 _passes: "WeakKeyDictionary[Any, _Passes]" = WeakKeyDictionary()
 
 
-def _passes_over(loader: Any) -> _Passes:
-    """Those of a loader. One that allows no weak reference, such as a list, has new ones each time."""
+def _passes_of(loader: Any, model: Any) -> _Passes:
+    """Those with a model; without one, those over a loader. A list has no weak references: each pass is its first."""
     try:
-        return _passes.setdefault(loader, _Passes())
+        return _passes.setdefault(loader if model is None else model, _Passes())
     except TypeError:
         return _Passes()
 
@@ -67,7 +67,7 @@ def watched(
         norms: ``writers`` get the norm of the gradient and the ratio of the update for each "module", or each
             "parameter"; None for no numbers.
         writers: what gets these numbers: a ``SummaryWriter``, a run of Weights & Biases, an ``Accelerator``, or a
-            function of values and a step, which counts batches.
+            function of values and a step, which counts the batches of the model, or else of the loader.
         options: of ``nbgrad.record``, such as ``cost`` and ``every``.
 
     Returns:
@@ -102,7 +102,7 @@ class WatchedLoader(Generic[T]):
             )
         self._loader, self._plan = loader, plan
         self._models = {} if model is None else {"model": model}
-        self._before = _passes_over(loader)
+        self._before = _passes_of(loader, model)
         self.graph: Any = None
 
     def __len__(self) -> int:

@@ -211,10 +211,9 @@ class RecordedTraining(pacing.Pacer):
         if self._plan.folder is None or not (self.graph.backwards or self.graph.ending):
             return
         path = self._plan.folder / f"epoch-{self._epoch:04}{self._plan.suffix}"
-        drawn = {name: getattr(self._recording, name) for name in ("depth", "nodes", "direction")}
         try:
             self._plan.folder.mkdir(parents=True, exist_ok=True)
-            self.graph.save(path, **drawn)
+            self.graph.save(path, **self._recording.drawn())
         except Exception as error:
             from nbgrad.export import unsaved
 

@@ -108,7 +108,7 @@ def _of_rule(named: str, value: Any, g: Any) -> Deviation | None:
 
 def _of_gradients(named: str, inputs: Sequence[Any], theirs: Sequence[torch.Tensor]) -> Deviation | None:
     for at, (yours, right) in enumerate(zip(inputs, theirs, strict=True), 1):
-        which = "the gradient" if len(inputs) == 1 else translate("the gradient of input {at}", at=at)
+        which = translate("the gradient") if len(inputs) == 1 else translate("the gradient of input {at}", at=at)
         gradient = getattr(yours, "grad", None)
         if gradient is None:
             return Deviation(
@@ -422,7 +422,8 @@ def _parameters(module: ModuleType) -> Deviation | None:
         ("a Linear that has been called", used, []),
         ("a Sequential that has another layer since the last call", grown, [first, third]),
     )  # fmt: skip
-    for said, network, layers in cases:
+    for text, network, layers in cases:
+        said = translate(text)
         linear = [layer for layer in layers or [network] if isinstance(layer, module.Linear)]
         wanted = [one for layer in linear for one in (layer.weight, layer.bias)]
         wanted += [own.scale, *own.rows] if network is own else []

@@ -1,16 +1,15 @@
 """The report at the end of a run, as text: what ran, the losses, the totals and the findings with their lines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
 
-from nbgrad.core.engine.place import Place
 from nbgrad.core.graph.compilation import Compilation
-from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.translation import translate
-from nbgrad.run.watched import OtherThread
+from nbgrad.run.formats import before, told_findings, where
+from nbgrad.run.recorded import OtherThread
 from nbgrad.widgets.description.compiled import earlier, summary, times
 from nbgrad.widgets.description.format import counted, duration, number
 from nbgrad.widgets.description.rank_overlays import rank_notes
@@ -121,16 +120,11 @@ def _end(graph: AutogradGraph, goes_on: bool) -> str:
     )
 
 
-def where(place: Place) -> str:
-    """The file and the line of a place, as editors and terminals link them."""
-    return str(place).partition(", `")[0]
-
-
 def _compiled(known: Compilation) -> list[str]:
     """The lines about torch's compiler: how much it traced, and a line for each graph break and each recompilation."""
     found = [
         translate(
-            "{before}graph break: {reason}{times}", before=_before(one.place), reason=one.reason, times=times(many)
+            "{before}graph break: {reason}{times}", before=before(one.place), reason=one.reason, times=times(many)
         )
         for one, many in known.breaks.items()
     ]
@@ -139,18 +133,13 @@ def _compiled(known: Compilation) -> list[str]:
         found.append(
             translate(
                 "{before}compiled{function} again: {reason}{times}",
-                before=_before(one.place),
+                before=before(one.place),
                 function=function,
                 reason=one.reason,
                 times=times(many),
             )
         )
     return [line for line in (summary(known), *found, *earlier(known)) if line]
-
-
-def _before(place: Place | None) -> str:
-    """A place before a message, in the form of compilers."""
-    return "" if place is None else f"{where(place)}: "
 
 
 def _losses(losses: list[BackwardLoss]) -> list[str]:
@@ -194,8 +183,3 @@ def _mean(values: list[float]) -> float:
 def plain(text: str) -> str:
     """``text`` with the levels of a line of losses as signs that every terminal has."""
     return text.translate(str.maketrans(_LEVELS, _PLAIN))
-
-
-def told_findings(findings: Iterable[Finding]) -> list[str]:
-    """A line for each finding, in the form of compilers: file, line, severity, text, kind."""
-    return [f"{_before(one.place)}{one.severity}: {' '.join(str(one).split())} [{one.kind}]" for one in findings]

@@ -1,4 +1,7 @@
-"""``nbgrad run`` and ``nbgrad check``: the command line is read, the program runs, and its report is written."""
+"""``nbgrad run`` and ``nbgrad check``: the command line is read, the program runs, and its report is written.
+
+Before the program has imported torch, nothing here imports the engine.
+"""
 
 import argparse
 import os
@@ -6,15 +9,17 @@ import secrets
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from nbgrad.arguments import argument_of
-from nbgrad.core.graph.finding import SEVERITIES
-from nbgrad.options import SUFFIXES, TABLE, check_file
-from nbgrad.recording import record
+from nbgrad.choices import SEVERITIES
+from nbgrad.options import SUFFIXES, TABLE, Options, check_file
 from nbgrad.run.script import ProgramError, PythonProgram, found_module, found_script
 from nbgrad.run.terminal import StatusLine
 from nbgrad.run.watched import WatchedProgram, run_alone
+
+if TYPE_CHECKING:
+    from nbgrad.run.recorded import ProgramRecording
 
 RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 """The variables in which launchers of several processes say which one this is."""
@@ -39,28 +44,31 @@ def run(arguments: list[str]) -> int:
     files = [_file(parser, one) for one in given.save] if lead else []
     stream = sys.stderr
 
-    def then(watched: WatchedProgram) -> None:
-        if not lead and watched.graph.ending is None:
+    def then(recording: "ProgramRecording | None") -> None:
+        if recording is None:
+            missing = [f"{_shown(file)} was not written" for file in files]
+            _tell(stream, [f"nbgrad: {'; '.join([f'{program.name}: {_without_torch()}', *missing])}"] if lead else [])
+            return
+        graph = recording.graph
+        if not lead and graph.ending is None:
             return
         from nbgrad.run.report import report
 
-        others = watched.others.found
-        told = report(watched.graph, watched.program.name, watched.seconds, goes_on=watched.goes_on, others=others)
-        _tell(stream, told)
+        others = recording.others.found
+        _tell(stream, report(graph, program.name, recording.seconds, goes_on=recording.goes_on, others=others))
         for file in files:
             try:
-                watched.graph.save(file, **drawn)
+                graph.save(file, **options.drawn())
             except Exception as error:  # the program has run, and its result must not be lost
                 _tell(stream, [f"nbgrad: {_sentence(error)}"])
             else:
                 _tell(stream, [f"  wrote {_shown(file)}"])
 
-    recording, program = _prepared(parser, given)
-    drawn = {name: getattr(recording, name) for name in ("depth", "nodes", "direction")}
-    if not lead and not recording.ranks:
+    wanted, options, program = _prepared(parser, given)
+    if not lead and not options.ranks:
         return run_alone(program)
     line = StatusLine.of(stream) if lead else None
-    return WatchedProgram(program, recording, then, steps=given.steps, line=line).run()
+    return WatchedProgram(program, wanted, then, steps=given.steps, line=line).run()
 
 
 def check(arguments: list[str]) -> int:
@@ -72,7 +80,6 @@ def check(arguments: list[str]) -> int:
         The exit status of the program, if it is not 0; else 1 if there are findings, and 2 if nothing was recorded.
     """
     from nbgrad.run.formats import FORMATS
-    from nbgrad.run.report import nothing
 
     parser = _parser(
         "check", "Run a program as Python runs it, and report only what is probably wrong in its training."
@@ -88,18 +95,17 @@ def check(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     lead = _rank() == 0
     output = _file(parser, given.output, any_suffix=True) if lead and given.output else None
-    recording, program = _prepared(parser, given)
+    wanted, _, program = _prepared(parser, given)
     if not lead:
         return run_alone(program)
     status, out, stream = [2], _taken_stdout(), sys.stderr
 
-    def then(watched: WatchedProgram) -> None:
-        graph = watched.graph
-        findings = graph.findings()
-        if graph.records or graph.ending is not None:
+    def then(recording: "ProgramRecording | None") -> None:
+        findings = [] if recording is None else recording.graph.findings()
+        if recording is not None and (recording.graph.records or recording.graph.ending is not None):
             status[0] = int(any(one.reaches(given.fail_on) for one in findings))
         else:
-            _tell(stream, [f"nbgrad: {watched.program.name}: {nothing(watched.others.found)}"])
+            _tell(stream, [f"nbgrad: {program.name}: {_unrecorded(recording)}"])
         text = FORMATS[given.format](findings)
         if output is None:
             _tell(out, [text] if text else [])
@@ -111,11 +117,29 @@ def check(arguments: list[str]) -> int:
             _tell(stream, [f"nbgrad: {_sentence(error)}"])
 
     try:
-        return WatchedProgram(program, recording, then, steps=given.steps).run() or status[0]
+        return WatchedProgram(program, wanted, then, steps=given.steps).run() or status[0]
     except SystemExit as left:
         if left.code in (None, 0):
             return status[0]
         raise
+
+
+def _unrecorded(recording: "ProgramRecording | None") -> str:
+    """The sentence about a program of which nothing was recorded."""
+    if recording is None:
+        return _without_torch()
+    from nbgrad.run.report import nothing
+
+    return nothing(recording.others.found)
+
+
+def _without_torch() -> str:
+    """The sentence about a program whose recording did not begin."""
+    why = "the recording did not begin" if "torch" in sys.modules else "the program has not imported torch"
+    return (
+        f"nothing was recorded, because {why}. If it starts other processes that train, start each of them with "
+        "nbgrad run"
+    )
 
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -145,19 +169,25 @@ def _whole(text: str) -> int:
     return number
 
 
-def _prepared(parser: argparse.ArgumentParser, given: argparse.Namespace) -> tuple[record, PythonProgram]:
-    """The recording and the program. If one of them cannot be, the command ends with status 2 and a sentence."""
+def _prepared(
+    parser: argparse.ArgumentParser, given: argparse.Namespace
+) -> tuple[dict[str, Any], Options, PythonProgram]:
+    """The options that were given for ``record``, all options, and the program.
+
+    If one of them cannot be, the command ends with status 2 and a sentence.
+    """
     words = given.module or given.program
     if not words:
         parser.error("name a program: a script, a folder or a zip file with a __main__.py, or -m and a module")
-    options = {one.name: getattr(given, one.name) for one in TABLE if one.name != "save" and one.name in given}
+    wanted = {one.name: getattr(given, one.name) for one in TABLE if one.name != "save" and one.name in given}
+    wanted = {"name": Path(words[0]).name, **wanted, "view": "none"}
     try:
-        recording = record(view="none", **{"name": Path(words[0]).name, **options})
+        options = Options(**wanted)
     except (OSError, RuntimeError, ValueError) as error:
         parser.error(str(error))
     find = found_script if given.module is None else found_module
     try:
-        return recording, find(words[0], words[1:])
+        return wanted, options, find(words[0], words[1:])
     except ProgramError as error:
         _refuse(parser, str(error))
 

@@ -39,7 +39,7 @@ class StatusLine:
         def erasing(text: str) -> int:
             self.erase()
             if text:
-                self._mid = not text.endswith("\n")
+                self._mid = not text.endswith(("\n", "\r"))
             written: int = write(text)
             return written
 
@@ -65,8 +65,13 @@ class StatusLine:
             self._write("\r\x1b[2K")
 
     def close(self) -> None:
-        """Take the line away for good."""
+        """Take the line away for good, and end a line of the program's that is open: what follows is no part of it."""
         self.erase()
+        if self._mid:
+            self._mid = False
+            with suppress(Exception):  # the program may have closed it, or have put anything there
+                sys.stdout.flush()
+            self._write("\n")
         self._next = float("inf")
         for stream, _ in self._wrapped:
             with suppress(AttributeError):  # the program has taken it away, and put its own there

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from nbgrad.core.graph.finding import SEVERITIES, Finding, Severity
+from nbgrad.choices import SEVERITIES, Severity
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.silence import silenced_kinds
 from nbgrad.core.suggestions import nearest

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad.choices import FRAMES
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.history import FRAMES, HistoryRecorder, diff
+from nbgrad.core.graph.history import HistoryRecorder, diff
 from nbgrad.widgets.describe import describe
 from tests.allocations import torch_blocks
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from nbgrad.choices import FRAMES
 from nbgrad.core.engine.node import Leaf, Node
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.history import FRAMES
 from nbgrad.core.graph.last_backward import VALUES
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import SMALL

@@ -9,6 +9,8 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 import nbgrad
+from nbgrad.core.engine.tensor_data import without_numbers
+from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.flops import flops_of
 from nbgrad.core.graph.graph import AutogradGraph
 
@@ -247,3 +249,12 @@ def test_no_warning_of_torch_about_fake_memory() -> None:
         with nbgrad.record(view="none") as graph:
             net(nbgrad.randn(2, 3)).sum().backward()
     assert len(graph.records) == 5
+
+
+def test_a_tensor_whose_memory_was_freed_is_not_read() -> None:
+    w = torch.ones(3, 4)
+    w.untyped_storage().resize_(0)  # as FSDP does with gathered parameters; to read it ends the process
+    assert without_numbers(w)
+    assert not without_numbers(torch.ones(0, 4))
+    assert nonfinite.finite(w)
+    assert not nonfinite.holds("nan", w)

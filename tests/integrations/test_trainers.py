@@ -1,9 +1,12 @@
 """Trainings by other packages are recorded, and do not notice it: their parameters are equal to the bit."""
 
+import json
 import logging
+import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -380,6 +383,74 @@ def test_accelerate_learns_the_same_and_its_trackers_get_the_norms(tmp_path: Pat
     assert [step for _, step in told] == [2, 4, 6, 8]
     assert {"nbgrad/loss", "nbgrad/gradient_norm/0", "nbgrad/update_ratio/2"} <= set(told[0][0])
     assert follows() == 0
+
+
+# Weights & Biases.
+
+
+def records_in(file: bytes) -> Iterator[bytes]:
+    """The records of a file of Weights & Biases: after seven bytes, a log of LevelDB in blocks of 32 KiB."""
+    at, begun = 7, b""
+    while at + 7 <= len(file):
+        length, kind = struct.unpack_from("<HB", file, at + 4)
+        begun += file[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # whole, or the last part of it
+            yield begun
+            begun = b""
+        if (left := -at % (1 << 15)) < 7:
+            at += left
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """The rows of the one run that was kept in a folder. A process of its own writes them, also after the run."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    (file,) = folder.glob("wandb/offline-run-*/*.wandb")
+    kinds, until = dict[str, list[Any]](), monotonic() + 30
+    while "exit" not in kinds and monotonic() < until:
+        sleep(0.05)
+        kinds = {}
+        for record in map(Record.FromString, records_in(file.read_bytes())):
+            kinds.setdefault(record.WhichOneof("record_type"), []).append(record)
+    return [
+        {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in one.history.item}
+        for one in kinds["history"]
+    ]
+
+
+@pytest.mark.more("wandb")
+@pytest.mark.parametrize("own", ["each step", "each epoch, by its number", "nothing"])
+def test_a_run_of_weights_and_biases_has_the_norms_beside_what_the_program_logs(
+    tmp_path: Path, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wandb
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    model, optimizer = (made := net()), torch.optim.SGD(made.parameters(), 0.1)
+    with wandb.init(project="test", dir=tmp_path) as run:
+        writer = run if own != "nothing" else lambda values, step: run.log({"nbgrad/step": step, **values})
+        for epoch in range(2):
+            for x, y in nbgrad.watched(list(rows()), model, writers=[writer], every=1):
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                if own == "each step":
+                    run.log({"mine": loss.item()})
+            if own == "each epoch, by its number":
+                run.log({"mine": loss.item()}, step=epoch)
+    found = rows_of(tmp_path)
+    mine = [one["mine"] for one in found if "mine" in one]
+    theirs = [one for one in found if "nbgrad/loss" in one]
+    assert len(mine) == {"each step": 8, "each epoch, by its number": 2, "nothing": 0}[own]
+    assert all({"nbgrad/gradient_norm/0", "nbgrad/update_ratio/2"} <= set(one) for one in theirs)
+    if own == "each step":  # the numbers of a step join the row that the program logs after the next one
+        assert [one["nbgrad/step"] for one in theirs] == [*range(1, 9)]
+        assert [one["nbgrad/loss"] for one in theirs] == pytest.approx(mine)
+    else:  # a row with a number of its own is open until the next one, so it has the numbers of the next epoch
+        assert [one["nbgrad/step"] for one in theirs] == ([8] if own != "nothing" else [*range(1, 9)])
 
 
 LAUNCHED = """

@@ -241,6 +241,53 @@ def test_every_kind_of_writer_is_called_as_it_wants() -> None:
         assert told.calls == calls
 
 
+class Run:
+    """A run of Weights & Biases: a counter of rows, and the row that the next ``log`` completes."""
+
+    def __init__(self) -> None:
+        self.step, self.rows, self.row, self.axes = 0, list[Any](), dict[str, float](), dict[str, Any]()
+
+    def define_metric(self, name: str, step_metric: str | None = None) -> None:
+        self.axes[name] = step_metric
+
+    def log(self, values: dict[str, float], commit: bool = True) -> None:
+        self.row.update(values)
+        if commit:
+            self.rows.append(self.row)
+            self.row, self.step = {}, self.step + 1
+
+
+def test_a_run_of_weights_and_biases_keeps_the_rows_of_the_program(log: Lines) -> None:
+    run, tracked = Run(), Run()
+    tracked_by = type("Tracker", (), {"tracker": tracked})()
+    accelerator = type("Accelerator", (), {"trackers": [tracked_by], "log": None})()
+    for each, one in ((run, run), (accelerator, tracked)):
+        write = writer_of(each)
+        for step in (1, 2):
+            write({"nbgrad/loss": float(step)}, step)
+            one.log({"mine": 0.5})
+        assert one.axes == {"nbgrad/step": None, "nbgrad/*": "nbgrad/step"}
+        assert one.rows == [{"nbgrad/step": step, "nbgrad/loss": step, "mine": 0.5} for step in (1, 2)]
+        assert log.lines == []
+        write({"nbgrad/loss": 3.0}, 3)
+        write({"nbgrad/loss": 4.0}, 4)
+        write({"nbgrad/loss": 5.0}, 5)
+        (line,) = log.of("WARNING")
+        assert line.endswith(
+            "With writers=[lambda values, step: run.log(values)] all are kept, each in a row of its own"
+        )
+        log.lines.clear()
+        writer_of(each)({"nbgrad/loss": 6.0}, 6)  # in the next pass
+        assert log.lines == []
+
+
+def test_the_steps_of_a_model_go_on_in_its_next_pass_over_a_list() -> None:
+    told: list[int] = []
+    model = net()
+    train(model, (watched(batches(2), model, every=1, writers=[lambda _, step: told.append(step)]) for _ in range(2)))
+    assert told == [1, 2, 3, 4]
+
+
 def test_a_loop_that_an_error_has_ended_is_noticed() -> None:
     ended: list[Any] = []
 

@@ -9,7 +9,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 from playwright.sync_api import expect
 
-from nbgrad.core.graph.history import FRAMES
+from nbgrad.choices import FRAMES
 from tests.lab.harness import LabServer, NotebookPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.rotated(4)]

@@ -17,9 +17,9 @@ import nbgrad
 from nbgrad.core.engine import pacing
 from nbgrad.run import session, terminal, view
 from nbgrad.run.command import main
+from nbgrad.run.recorded import OtherThreads, ProgramRecording
 from nbgrad.run.report import plain, report, sparkline
 from nbgrad.run.terminal import StatusLine
-from nbgrad.run.watched import OtherThreads
 
 pytestmark = pytest.mark.once
 
@@ -128,7 +128,34 @@ def test_the_line_makes_way_for_what_the_program_prints(monkeypatch: pytest.Monk
     line.close()
     assert screen.screen() == ["begins", "in between", "a bar", ""]
     assert not line.is_due()
+    line.close()
+    assert screen.screen() == ["begins", "in between", "a bar", ""]
     assert "write" not in vars(screen), "the stream is as it was"
+
+
+def test_the_report_begins_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = screen_of(monkeypatch)
+    for text, seen in (("ends\n", ["ends", ""]), ("open", ["ends", "open", ""]), ("", ["ends", "open", ""])):
+        line = StatusLine.of(screen)
+        assert line is not None
+        print(text, end="")
+        line.close()
+        assert screen.screen() == seen
+
+
+def test_the_line_says_what_is_known() -> None:
+    made = ProgramRecording({"view": "none", "every": 1}, print, ".")
+    with made.graph:
+        made._began = 0.0
+        w = torch.ones(2, requires_grad=True)
+        (w * w).sum().backward()
+        assert made._progress() == "nbgrad: 1 backward recorded, loss 2", "no step, and no plain one to compare with"
+        optimizer = torch.optim.SGD([w], 0.1)
+        for _ in range(2):
+            (w * w).sum().backward()
+            optimizer.step()
+        told = made._progress()
+    assert re.fullmatch(r"nbgrad: step \d, 3 backwards recorded, loss \S+, recording \S+%", told)
 
 
 def test_there_is_no_line_where_there_is_no_terminal() -> None:

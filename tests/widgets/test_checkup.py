@@ -11,7 +11,7 @@ import torch
 from playwright.sync_api import expect
 
 import nbgrad
-from nbgrad.core.graph.finding import ERROR_KINDS, KINDS
+from nbgrad.choices import ERROR_KINDS, KINDS
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.findings.checks import CHECKS
 from nbgrad.widgets.findings.collect import Survey

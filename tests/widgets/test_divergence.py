@@ -205,6 +205,13 @@ def test_two_losses_in_one_step_are_none(power: int) -> None:
     assert describe(graph)["problems"] == []
 
 
+def test_a_loss_that_begins_at_0_has_not_grown() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        for x in range(6):  # of separate tensors, as tasks of a program have them
+            (nbgrad.ones(2, requires_grad=True) * x).sum().backward()
+    assert graph.findings() == []
+
+
 def test_a_leap_is_looked_for_once_in_a_long_history() -> None:
     moved = SimpleNamespace(parameters=[SimpleNamespace(update=1e6)])
     frames = [SimpleNamespace(number=at + 1, parameters=moved.parameters) for at in range(200_000)]

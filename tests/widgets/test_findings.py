@@ -15,8 +15,8 @@ import torch
 
 import nbgrad
 from nbgrad import nn, optim
-from nbgrad.core.graph.finding import KINDS, SEVERITIES, ErrorKind, Finding, FindingKind, WarningKind
-from nbgrad.core.graph.silence import ERRORS as SILENCE_NEVER
+from nbgrad.choices import KINDS, SEVERITIES, UNSILENCED, ErrorKind, FindingKind, WarningKind
+from nbgrad.core.graph.finding import Finding
 from nbgrad.nn.functional import cross_entropy, mse_loss
 from nbgrad.widgets.describe import describe
 from tests.doctor.benchmark import HALVES, programs
@@ -489,7 +489,7 @@ def test_every_kind_has_one_severity() -> None:
     assert sorted({*errors, *warnings}) == sorted([*errors, *warnings]) == sorted(KINDS)
     for kinds, severity in ((errors, "error"), (warnings, "warning")):
         assert {Finding(kind, "").severity for kind in kinds} == {severity}
-    assert {*SILENCE_NEVER} <= {*errors}
+    assert {*UNSILENCED} <= {*errors}
     assert Finding("a kind of one's own", "").severity == "warning"
 
 

@@ -13,8 +13,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 import nbgrad
+from nbgrad.choices import KINDS
 from nbgrad.core.engine.faults import RAISES
-from nbgrad.core.graph.finding import KINDS, Finding
+from nbgrad.core.graph.finding import Finding
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.findings import checks, collect, examination, layers, rules
 from nbgrad.widgets.findings.examination import Examination

@@ -13,8 +13,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 import nbgrad
-from nbgrad.core.graph.finding import KINDS
-from nbgrad.core.graph.silence import ERRORS, silenced_kinds
+from nbgrad.choices import KINDS, UNSILENCED
+from nbgrad.core.graph.silence import silenced_kinds
 from nbgrad.widgets.describe import describe
 
 TORCH = SimpleNamespace(nn=torch.nn, tensor=torch.tensor, ones=torch.ones)
@@ -148,12 +148,12 @@ def test_unknown_kinds_are_refused(given: Any, said: str) -> None:
 
 def test_every_kind_but_errors_can_be_silenced() -> None:
     for kind in KINDS:
-        if kind not in ERRORS:
+        if kind not in UNSILENCED:
             assert silenced_kinds(kind) == silenced_kinds(kind.replace(" ", "-")) == {kind}
 
 
 def test_an_error_is_told_whatever_is_silenced(lib: Any) -> None:
-    every = [kind for kind in KINDS if kind not in ERRORS]
+    every = [kind for kind in KINDS if kind not in UNSILENCED]
     with pytest.raises(RuntimeError), nbgrad.AutogradGraph(silence=every) as graph:
         lib.nn.Linear(2, 1)(lib.ones(1, 3))  # nbgrad: ignore[nan]
     assert kinds(graph) == ["failed"]

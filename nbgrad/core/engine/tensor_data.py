@@ -37,8 +37,16 @@ OWN_DISPATCH: Any = torch.Tensor.__torch_dispatch__
 
 
 def without_numbers(data: torch.Tensor) -> bool:
-    """Whether torch gives ``data`` a shape and no numbers: on the meta device, and inside of ``FakeTensorMode``."""
-    return data.is_meta or (type(data) is not torch.Tensor and type(data).__name__ == FAKE)
+    """Whether torch gives ``data`` a shape and no numbers: on the meta device, in ``FakeTensorMode``, once freed."""
+    return data.is_meta or (type(data) is not torch.Tensor and type(data).__name__ == FAKE) or _is_freed(data)
+
+
+def _is_freed(data: torch.Tensor) -> bool:
+    """Whether its memory was freed: FSDP gathers a parameter for one use, and to read it later ends the process."""
+    try:
+        return data.layout is torch.strided and not data.data_ptr() and data.numel() > 0
+    except RuntimeError:  # of a class without memory of its own
+        return False
 
 
 FAKE = "FakeTensor"

@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from nbgrad.choices import ALL
 from nbgrad.core.graph.record import Record
 from nbgrad.core.suggestions import nearest
 from nbgrad.core.tensor.comparison import difference
 from nbgrad.core.translation import translate
-
-ALL = "all"
-"""The value of ``ask`` for the gradients of all tensors that have a name."""
 
 
 class Answer(NamedTuple):

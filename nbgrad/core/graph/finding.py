@@ -5,69 +5,9 @@ the core.
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
+from nbgrad.choices import ERROR_KINDS, Severity
 from nbgrad.core.engine.place import Place
-
-Severity = Literal["error", "warning"]
-"""The severity of a finding, as ``Finding.severity`` explains it."""
-
-ErrorKind = Literal[
-    "failed",
-    "inplace",
-    "nan",
-    "unreached",
-    "custom function",
-    "checkpoint",
-    "zero gradient",
-    "divergence",
-    "accumulated gradients",
-    "no optimizer",
-    "no step",
-    "idle step",
-    "no change",
-    "early call",
-    "loss input",
-    "sign",
-    "wrong dimension",
-    "unregistered",
-    "through numpy",
-    "wrong number",
-]
-"""The kinds of findings that are errors."""
-
-WarningKind = Literal[
-    "vanishing",
-    "exploding",
-    "saturated",
-    "output range",
-    "target",
-    "no activation",
-    "layer setting",
-    "initialization",
-    "attention",
-    "input scale",
-    "data",
-    "small steps",
-    "large steps",
-    "no progress",
-    "regularization",
-    "accumulation",
-    "kept graphs",
-    "frozen but changing",
-    "frozen",
-    "eval mode",
-    "broadcast",
-    "failed rule",
-]
-"""The kinds of findings that are warnings."""
-
-FindingKind = Literal[ErrorKind, WarningKind]
-"""The kinds of findings, as ``Finding`` explains them."""
-
-SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
-KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from nbgrad.choices import COST, FRAMES
 from nbgrad.core.backend.function_mode import muted
 from nbgrad.core.engine import pacing
 from nbgrad.core.engine.call_site import tensors_in_sight, user_frame
@@ -32,14 +33,14 @@ from nbgrad.core.graph.facts import Notes, Outer, Passed
 from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.guarded_listener import GuardedListener
-from nbgrad.core.graph.history import FRAMES, History
+from nbgrad.core.graph.history import History
 from nbgrad.core.graph.kept_storages import KeptStorages
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder
 from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.memory import MemoryUse
 from nbgrad.core.graph.names import called, title_models
 from nbgrad.core.graph.optimizers import Update
-from nbgrad.core.graph.pace import COST, Pace
+from nbgrad.core.graph.pace import Pace
 from nbgrad.core.graph.queries import Queries
 from nbgrad.core.graph.rank_recorder import RankRecorder, check_group
 from nbgrad.core.graph.ranks import Ranks

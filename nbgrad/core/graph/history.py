@@ -25,9 +25,6 @@ from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.stats import norms, read
 from nbgrad.core.translation import translate
 
-FRAMES = 36
-"""The default for the number of frames that a graph keeps."""
-
 WEIGHTS = 4
 """The weights are measured in about one of this number of frames, because they change slowly."""
 

@@ -12,15 +12,13 @@ from weakref import ref
 
 import torch
 
+from nbgrad.choices import COST
 from nbgrad.core.engine.call_site import CallSites, places
 from nbgrad.core.engine.pacing import Pacer
 from nbgrad.core.engine.rounds import Rounds, rounds
 from nbgrad.core.engine.state import current
 from nbgrad.core.graph.losses import LossRecorder
 from nbgrad.core.graph.rest import Rest
-
-COST = 0.05
-"""The share of the time of a loop that recording may add."""
 
 FIRST = 4
 """So many steps are recorded first, whatever they cost."""

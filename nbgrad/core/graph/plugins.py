@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import signature
 from typing import Any, TypeVar
 
+from nbgrad.choices import KINDS
 from nbgrad.core.graph.checkup import CHECK_NAMES
-from nbgrad.core.graph.finding import KINDS, Finding
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.silence import OWN_KINDS

@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Sequence
+from math import hypot, isfinite
 from typing import Any, NamedTuple
 
 import torch
@@ -31,12 +32,16 @@ class RankPart(NamedTuple):
         buckets: for each, the bytes and how many of the parameters are in it.
         norms: for each parameter, of what this process gives to the average.
         averages: the same of the averages.
-        digest: of the bits of the averages. All processes have the same averages, and those of another backward have
-            other bits: so this says which backward it is.
+        digest: says which backward it is, in all processes alike. All have the same averages, and those of another
+            backward have other bits: it is that of the bits.
         values, sums: for each parameter, the norm of its values, and a sum of their bits.
         journeys: for each bucket, the seconds from its sending to its arrival; None where they are unknown.
         precision: the smallest relative difference of two numbers of the element type.
         backwards: how many of this process had begun to average when its graph was closed.
+        shares: None if each process has all of the averages. Otherwise ``averages`` and ``values`` are norms of the
+            share of this process, and there are three numbers for each parameter: the sum of the gradient that this
+            process gives, the sum of its share of the average, and how far rounding may move these sums. They prove
+            that the parts are of one backward: the shares add up to the average of what the processes gave.
     """
 
     names: list[str]
@@ -49,6 +54,7 @@ class RankPart(NamedTuple):
     journeys: list[float] | None
     precision: float
     backwards: int = 0
+    shares: list[list[float]] | None = None
 
     def text(self) -> str:
         """The text that ``read_part`` reads."""
@@ -58,6 +64,30 @@ class RankPart(NamedTuple):
 def read_part(text: str) -> RankPart:
     """The part that was written as ``text``."""
     return RankPart(**json.loads(text))
+
+
+def whole(own: RankPart, parts: Sequence[RankPart]) -> RankPart:
+    """``own``, whose averages and values are those of all shares together.
+
+    Args:
+        own: the part of this process, which has shares.
+        parts: those of all processes.
+
+    Raises:
+        RuntimeError: they are of different backwards.
+    """
+    for at, name in enumerate(own.names):
+        given, kept, doubts = zip(*[part.shares[at] for part in parts if part.shares is not None], strict=True)
+        total, left = sum(given) / len(parts), sum(kept)
+        if isfinite(total) and isfinite(left) and abs(total - left) > sum(doubts):
+            raise RuntimeError(
+                f"the ranks cannot be compared: the gradients of {name} do not add up to their average, {total:.6g} "
+                f"against {left:.6g}. The ranks have measured different backwards: run the same collectives in all"
+            )
+    return own._replace(
+        averages=[hypot(*[part.averages[at] for part in parts]) for at in range(len(own.names))],
+        values=[hypot(*[part.values[at] for part in parts]) for at in range(len(own.names))],
+    )
 
 
 def measured_part(
@@ -79,21 +109,21 @@ def measured_part(
     nothing = torch.zeros(1)
     held = [nothing if one is None else one for one in averages]
     values = [one for _, one in named]
-    sums = sorted(_numbers([bit_sum(one) for one in held]))
+    sums = sorted(numbers_of([bit_sum(one) for one in held]))
     return RankPart(
         names=[name for name, _ in named],
         buckets=buckets,
-        norms=_numbers(norms),
-        averages=_numbers([norm_of(one) for one in held]),
+        norms=numbers_of(norms),
+        averages=numbers_of([norm_of(one) for one in held]),
         digest=hashlib.sha256(repr(sums).encode()).hexdigest()[:32],
-        values=_numbers([_size_of(one) for one in values]),
-        sums=_numbers([bit_sum(one) for one in values]),
+        values=numbers_of([_size_of(one) for one in values]),
+        sums=numbers_of([bit_sum(one) for one in values]),
         journeys=journeys if all(one.device.type == "cpu" for one in values) else None,
         precision=max(torch.finfo(one.dtype).eps for one in values),
     )
 
 
-def _numbers(tensors: Sequence[torch.Tensor]) -> list[Any]:
+def numbers_of(tensors: Sequence[torch.Tensor]) -> list[Any]:
     """The numbers in tensors of shape (), which come from a device together."""
     device = next((one.device for one in tensors if not one.is_cpu), tensors[0].device)
     return torch.stack([one.to(device) for one in tensors]).tolist()

@@ -5,7 +5,6 @@ backwards in the store at which the processes have met. It reads the other parts
 message in a backward, and one that does not ask waits for none.
 """
 
-import os
 from collections import deque
 from time import monotonic, sleep
 from typing import Any
@@ -13,11 +12,13 @@ from weakref import WeakSet
 
 import torch.distributed as dist
 
+from nbgrad.choices import is_launched
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import current
 from nbgrad.core.graph.rank_part import GroupStore, RankPart, read_part
 from nbgrad.core.graph.ranks import RankedBucket, RankedParameter, Ranks, compare
+from nbgrad.core.graph.sharded_reduction import REDUCES, ShardedReduction
 from nbgrad.core.graph.torch_reduction import DOING, FORWARDS, Reduced, TorchReduction
 
 PATIENCE = 10.0
@@ -38,6 +39,7 @@ class RankRecorder(Observer):
         self._graph = graph
         self._expected: WeakSet[Any] = WeakSet()  # modules of torch's whose forward has run
         self._reductions: list[TorchReduction] = []
+        self._sharded: ShardedReduction | None = None
         self.forget()
 
     def forget(self) -> None:
@@ -83,18 +85,27 @@ class RankRecorder(Observer):
         for net in self._expected:
             self._reductions.append(TorchReduction(net, current().observers))
             self._reductions[-1].begin()
+        self._sharded = ShardedReduction(current().observers)
+        try:
+            REDUCES.begin(self._sharded)
+        except Exception as error:  # another torch has other functions
+            if not taken(current().observers, error, DOING):
+                raise
 
     def on_backward_end(self) -> None:
         """Keep what was measured of torch's modules."""
         reductions = [one for one in self._reductions if one.measured]
+        sharded = self._sharded
         self._abandon()
         for one in reductions:
             self._expected.discard(one.net)
-            try:
-                self.add(*one.end())
-            except Exception as error:
-                if not taken(current().observers, error, DOING):
-                    raise
+        try:
+            found = [one.end() for one in reductions] + ([] if sharded is None else sharded.end())
+            for reduced in found:
+                self.add(*reduced)
+        except Exception as error:
+            if not taken(current().observers, error, DOING):
+                raise
 
     def on_backward_error(self, origin: Any, error: Exception) -> None:  # noqa: ARG002
         """The last gradients did not become averages: another process has ended, or the program is wrong."""
@@ -107,6 +118,9 @@ class RankRecorder(Observer):
         for one in self._reductions:
             one.remove()
         self._reductions = []
+        if self._sharded is not None:
+            REDUCES.end(self._sharded)
+            self._sharded = None
 
     def add(self, store: GroupStore, part: RankPart, ids: list[int]) -> None:
         """Keep the measurements.
@@ -171,9 +185,9 @@ class RankRecorder(Observer):
     def _nothing(self) -> str:
         return (
             f"{self._graph!r} has no ranks to compare: no backward in it averaged gradients over processes. Wrap "
-            "the module in DistributedDataParallel, torch's or nbgrad's, and run forward and backward in the graph, "
-            "outside of no_sync(). What FSDP and fully_shard divide among the processes cannot be compared: no process "
-            "has a whole gradient"
+            "the module in DistributedDataParallel, torch's or nbgrad's, or divide it with torch's fully_shard on a "
+            "mesh of one dimension, and run forward and backward in the graph, outside of no_sync(). What the older "
+            "FullyShardedDataParallel and meshes of two dimensions reduce is not compared"
         )
 
     def _gathered_of(self, measured: list[Reduced], until: float) -> Ranks:
@@ -216,8 +230,7 @@ class RankRecorder(Observer):
 
 def check_group(wanted: bool) -> None:
     """Raise a RuntimeError if ranks should be compared, and there is no process group and none can be expected."""
-    launched = {"RANK", "WORLD_SIZE"} <= os.environ.keys()  # as torchrun does: the program makes the group later
-    if wanted and not (dist.is_available() and (dist.is_initialized() or launched)):
+    if wanted and not (dist.is_available() and (dist.is_initialized() or is_launched())):
         raise RuntimeError(
             "ranks=True compares the processes of a group, and there is none: call "
             "torch.distributed.init_process_group('gloo') first, in a program that torchrun has started"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import hypot, inf, isfinite, sqrt
 from statistics import median
 
-from nbgrad.core.graph.rank_part import RankPart
+from nbgrad.core.graph.rank_part import RankPart, whole
 
 SHOWN = 8
 """With up to this many ranks, a table has the number of each; with more, only the least and the largest."""
@@ -142,6 +142,9 @@ def compare(
         parameters: those that were found so far.
         buckets: the same of buckets.
     """
+    if own.shares is not None:
+        own = whole(own, parts)
+        parts = [part._replace(values=own.values) for part in parts]
     first = 0
     for place, (size, count) in enumerate(own.buckets):
         number, names = len(buckets), own.names[first : first + count]

@@ -3,18 +3,15 @@
 import re
 from collections.abc import Iterable
 
+from nbgrad.choices import KINDS, UNSILENCED, kinds_in
 from nbgrad.core.engine.place import Place
-from nbgrad.core.graph.finding import KINDS, Finding, FindingKind
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.suggestions import nearest
 from nbgrad.core.translation import translate
 
 _COMMENT = re.compile(r"#\s*nbgrad:\s*ignore\b\s*(?:\[([^\]]*)\])?")
 """The comment of a line: ``# nbgrad: ignore[no activation, frozen]``."""
-
-ERRORS: tuple[FindingKind, ...] = ("failed", "inplace")
-"""The kinds that cannot be silenced: an error has ended the program."""
-
 
 OWN_KINDS: set[str] = set()
 """The kinds of the rules that were added from outside."""
@@ -26,24 +23,17 @@ def silenced_kinds(given: "str | Iterable[str] | None") -> frozenset[str]:
     Raises:
         ValueError: there is no such kind, or it is that of an error; the message has all kinds.
     """
-    if given is None:
-        return frozenset()
-    names = given.split(",") if isinstance(given, str) else given
-    if not isinstance(names, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"silence={given!r}: it has to be kinds of findings, such as 'vanishing, no activation'")
-    return frozenset([_kind(name) for name in names])
+    return frozenset([_known(kind) for kind in kinds_in(given)])
 
 
-def _kind(name: str) -> str:
-    """The kind of this name; a blank in it may be written as a hyphen."""
-    known = {one: one for one in (*KINDS, *sorted(OWN_KINDS)) if one not in ERRORS}
-    plain = " ".join(name.replace("-", " ").replace("_", " ").split())
-    if plain in known:
-        return known[plain]
-    if plain in ERRORS:
-        raise ValueError(f"findings of the kind {plain!r} cannot be silenced: they tell of an error of the program")
-    meant = nearest(plain, known) or "."
-    raise ValueError(f"there is no kind of findings {name.strip()!r}{meant} Kinds: {', '.join(known)}")
+def _known(kind: str) -> str:
+    known = [one for one in (*KINDS, *sorted(OWN_KINDS)) if one not in UNSILENCED]
+    if kind in UNSILENCED:
+        raise ValueError(f"findings of the kind {kind!r} cannot be silenced: they tell of an error of the program")
+    if kind not in known:
+        meant = nearest(kind, known) or "."
+        raise ValueError(f"there is no kind of findings {kind!r}{meant} Kinds: {', '.join(known)}")
+    return kind
 
 
 def silenced_at(place: Place | None) -> tuple[frozenset[str], str | None]:
@@ -79,7 +69,7 @@ class Silence:
 
     def takes(self, finding: Finding) -> bool:
         """Whether ``finding`` is silenced."""
-        if finding.kind in ERRORS:
+        if finding.kind in UNSILENCED:
             return False
         here, mistake = silenced_at(finding.place)
         if mistake is not None and mistake not in self.mistakes:

@@ -4,10 +4,11 @@ import re
 from collections.abc import Callable
 from typing import get_args
 
+from nbgrad.choices import FindingKind
 from nbgrad.core.engine.explanation import Explanation
 from nbgrad.core.engine.state import Scope as CoreScope
 from nbgrad.core.graph.failure import Ending
-from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Failure, Operand
 from nbgrad.core.translation import translate

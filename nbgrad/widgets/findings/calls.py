@@ -5,9 +5,10 @@ from itertools import groupby
 from linecache import getlines
 from math import log2, sqrt
 
+from nbgrad.choices import FindingKind
 from nbgrad.core.engine import source_text
 from nbgrad.core.engine.place import Place
-from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.training import LoopCall

@@ -10,11 +10,12 @@ from functools import partial
 from math import isfinite
 from typing import NamedTuple
 
+from nbgrad.choices import FindingKind
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import outwards
 from nbgrad.core.engine.traits import traits_of
 from nbgrad.core.graph.checkup import Check, CheckName
-from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.known_findings import KnownFindings
 from nbgrad.core.graph.record import Record
 from nbgrad.core.graph.silence import Silence

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Self
 
+from nbgrad.choices import FindingKind
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope
 from nbgrad.core.graph.checkup import Check, Checkup
 from nbgrad.core.graph.evidence import Evidence
-from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.optimizers import LOOP

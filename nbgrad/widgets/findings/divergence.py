@@ -276,7 +276,8 @@ def grown(frames: Sequence[HistoryFrame]) -> str | None:
     while start > 0 and finite[start - 1][1] < finite[start][1]:
         start -= 1
     sound = len(finite) == len(losses)
-    far = bool(finite) and finite[-1][1] >= _FAR * max(abs(finite[start][1]), abs(finite[0][1]))
+    before = max(abs(finite[start][1]), abs(finite[0][1])) if finite else 0.0
+    far = 0 < _FAR * before <= finite[-1][1]  # a loss that was 0 exactly has no size to compare with
     if not far or len(finite) - start < (_RUN if sound else _SHORT):
         return _leapt(known, [loss for _, loss in finite]) if sound else None
     (since, least), (until, most) = finite[start], finite[-1]

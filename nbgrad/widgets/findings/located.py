@@ -1,6 +1,7 @@
 """A finding about one record, with the name that the user gave its tensor."""
 
-from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.choices import FindingKind
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
 from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import counted

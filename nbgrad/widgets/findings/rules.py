@@ -5,8 +5,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
+from nbgrad.choices import KINDS, FindingKind
 from nbgrad.core.engine.call_site import in_library
-from nbgrad.core.graph.finding import KINDS, Finding, FindingKind
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.known_findings import KnownFindings
 from nbgrad.widgets.findings import (
     beginnings,

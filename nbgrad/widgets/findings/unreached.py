@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 
-from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.choices import FindingKind
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.unreached import Unreached
 from nbgrad.core.translation import message, translate

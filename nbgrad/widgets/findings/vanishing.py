@@ -7,9 +7,10 @@ from math import hypot, isclose, isfinite, prod
 
 import torch
 
+from nbgrad.choices import FindingKind
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.engine.traits import traits_of
-from nbgrad.core.graph.finding import Finding, FindingKind
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Input, Record
 from nbgrad.core.graph.unreached import is_function
 from nbgrad.core.translation import translate

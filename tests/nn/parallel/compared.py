@@ -236,3 +236,78 @@ def kept(rank: int) -> list[str | None]:  # each process gets its rank
     for number in range(LEFT + 2):
         store.leave(str(number), "text")
     return [store.read(str(number)) for number in (0, 1, 2, LEFT + 1)]
+
+
+def sharded_net() -> torch.nn.Module:
+    """A network that FSDP2 divides, in two groups of parameters."""
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    made = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    for one in (made[0], made[2], made):
+        fully_shard(one)
+    return made
+
+
+def sharded(rank: int) -> tuple[Ranks, list[str]]:
+    """As ``compared``, of a network that is divided. An earlier backward has left gradients."""
+    made = sharded_net()
+    made(batch(rank)).mean().backward()
+    with nbgrad.record(view="none", ranks=True) as graph:
+        made(batch(rank)).square().mean().backward()
+    return graph.ranks(), describe(graph)["notes"]
+
+
+def sharded_training(rank: int, recorded: bool, broken: bool) -> tuple[list[Any], int, int, str]:
+    """Return the parameters after three steps, the number of collectives and of measured backwards, and the comparison.
+
+    The last loss of rank 1 is ``broken``.
+    """
+    made = sharded_net()
+    optimizer = torch.optim.SGD(made.parameters(), 0.1)
+    graph = nbgrad.record(view="none", ranks=True)
+    with graph if recorded else nullcontext():
+        for step in range(3):
+            optimizer.zero_grad()
+            loss = made(batch(rank)).square().mean()
+            (loss * float("nan") if broken and rank == 1 and step == 2 else loss).backward()
+            optimizer.step()
+    told = str(graph.graph.ranks()) if recorded else ""
+    learned = [one.to_local().detach().tolist() for one in made.parameters()]  # type: ignore[attr-defined]
+    calls = dist.group.WORLD._get_sequence_number_for_group()  # type: ignore[union-attr]
+    return learned, calls, len(graph.graph.rank_recorder._measured), told  # type: ignore[union-attr]
+
+
+def sharded_alone(rank: int) -> str:
+    """Only rank 0 compares. Rank 1 goes on, and nothing waits for it long."""
+    made = sharded_net()
+    rank_recorder.PATIENCE = 0.2
+    with nbgrad.record(view="none", ranks=True) if rank == 0 else nullcontext() as graph:
+        made(batch(rank)).mean().backward()
+    try:
+        return "" if graph is None else str(graph.ranks())
+    except RuntimeError as error:
+        return str(error)
+
+
+def sharded_misnumbered(rank: int) -> str:
+    """Rank 1 counts more collectives than rank 0, so that parts of different backwards have one name."""
+    made = sharded_net()
+    if rank == 1:
+        real = dist.ProcessGroup._get_sequence_number_for_group
+        calls = dist.group.WORLD._get_sequence_number_for_group  # type: ignore[union-attr]
+        made(batch(rank)).mean().backward()
+        before = calls()
+        made(batch(rank)).mean().backward()
+        each = calls() - before
+        dist.ProcessGroup._get_sequence_number_for_group = lambda group: real(group) + each  # type: ignore[method-assign]
+    else:
+        for _ in range(2):
+            made(batch(rank)).mean().backward()
+    with nbgrad.record(view="none", ranks=True) as graph:
+        for step in (1, 2, 3):
+            made(batch(rank) * step).square().mean().backward()
+    try:
+        return str(graph.ranks())
+    except RuntimeError as error:
+        return str(error)

@@ -295,3 +295,54 @@ def test_the_texts() -> None:
     with pytest.raises(KeyError, match="no parameter is called 'x': there are w"):
         Ranks(0, 2, (parameter,), (bucket,)).parameter("x")
     assert torch.distributed.is_initialized() is False
+
+
+# FSDP2.
+
+
+@pytest.mark.rotated(2, together="fsdp")
+def test_the_ranks_of_a_divided_module_are_compared() -> None:
+    (ranks, notes), (other, _) = values(compared.sharded, 2)
+    assert (ranks.rank, other.rank, ranks.size) == (0, 1, 2)
+    assert (ranks.parameters, ranks.buckets) == (other.parameters, other.buckets)
+    alone = [compared.local_gradients(rank) for rank in range(2)]
+    assert [one.parameters for one in ranks.buckets] == [("2.weight", "2.bias"), ("0.weight", "0.bias")]
+    for one in ranks.parameters:
+        mine, theirs = alone[0][one.name], alone[1][one.name]
+        average = (mine + theirs) / 2
+        distance = ((mine - average).square().sum() + (theirs - average).square().sum()).item() / 2
+        assert one.norms == pytest.approx((mine.norm().item(), theirs.norm().item()), rel=1e-5)
+        assert one.average == pytest.approx(average.norm().item(), rel=1e-5)
+        assert one.spread == pytest.approx(distance**0.5 / average.norm().item(), rel=1e-3)
+        assert (one.values[0], one.unequal) == (one.values[1], ())
+    assert sum(bucket.bytes for bucket in ranks.buckets) == 4 * (4 * 8 + 8 + 8 + 1)
+    assert notes[0].startswith(
+        "Rank 0 of 2. It sent 196 B in 2 buckets. Before averaging, the gradients of the ranks had "
+    )
+
+
+@pytest.mark.rotated(2, together="fsdp")
+def test_a_divided_module_learns_the_same_with_the_same_collectives() -> None:
+    plain = values(compared.sharded_training, 2, False, False)
+    recorded = values(compared.sharded_training, 2, True, False)
+    assert [one[:2] for one in recorded] == [one[:2] for one in plain]
+    assert [one[2] for one in recorded] == [3, 3]
+
+
+@pytest.mark.rotated(2, together="fsdp")
+def test_nan_of_one_rank_of_a_divided_module_is_named() -> None:
+    for _, _, _, told in values(compared.sharded_training, 2, True, True):
+        assert "the gradients of rank 1 are not finite, those of 2.weight, 2.bias, 0.weight and 1 more" in told
+
+
+@pytest.mark.rotated(2, together="fsdp")
+def test_a_rank_of_a_divided_module_that_does_not_compare_is_named() -> None:
+    first, second = values(compared.sharded_alone, 2)
+    assert "rank 1 has sent no figures of this backward" in first
+    assert second == ""
+
+
+@pytest.mark.rotated(2, together="fsdp")
+def test_parts_of_different_backwards_are_no_comparison() -> None:
+    told, _ = values(compared.sharded_misnumbered, 2)
+    assert re.search(r"the gradients of \S+ do not add up to their average, \S+ against \S+\. ", told)
