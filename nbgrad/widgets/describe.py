@@ -2,10 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import takewhile
 from operator import itemgetter
+from typing import Any
 
 import torch
 
@@ -63,6 +64,7 @@ from nbgrad.widgets.description.schema import (
     plain_node,
 )
 from nbgrad.widgets.description.sections import sectioned
+from nbgrad.widgets.description.shared_modules import shared_calls, tied_parameters
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.totals import totals
@@ -124,10 +126,9 @@ def _outline(graph: AutogradGraph) -> Outline:
     memory = graph.known_memory(None if survey.left_out else records)
     saved = saved_by(memory)
     shown, levels = overlays(graph, records, saved)
-    added, usual, roles = AddedOverlays.of(records), _usual_dtype(records), _roles(records)
+    added, usual = AddedOverlays.of(records), _usual_dtype(records)
     edges, sums = _edges(records, ids, _unkept(graph, records) | compiled.unknown, survey.stretched, usual)
-    shapes = {record.id: record.shape for record in records}
-    walk = StepContext(records, ids, edges)
+    shapes, walk = {record.id: record.shape for record in records}, StepContext(records, ids, edges)
     failure = None if ending is None else ending.failure
     # The error that ended the graph comes first. If an op raised it, ``with_failure`` puts it first, further below.
     said = survey.problems if failure is not None or survey.ended is None else [survey.ended, *survey.problems]
@@ -135,9 +136,10 @@ def _outline(graph: AutogradGraph) -> Outline:
     history = past(frames, survey.records, ids, _losses(graph, frames))
     most, file = WRITTEN_IN_BOX if len(records) <= LOOK else FEW, _file(records)
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
+    titled = _titles(records, usual)
     for record, more in zip(records, measured(graph, records), strict=True):
         id = ids[record.id]
-        title, value = _title(record, usual, roles), _value(record, most)
+        title, value = titled(record), _value(record, most)
         node: Node = {
             **plain_node(id, kind_of(record.kind, record.name), [*title, *value], []),
             "root": record.root,
@@ -176,7 +178,7 @@ def _outline(graph: AutogradGraph) -> Outline:
         "stopped": ending is not None and not ending.interrupted,
         "nodes": nodes,
         "edges": edges,
-        "scopes": scopes.described(records, inside, raised, memory, times_of(graph)),
+        "scopes": scopes.described(records, inside, raised, memory, times_of(graph), graph.modules),
         "ops": {record.op.name: op_text(record.op) for record in records if record.op is not None},
         "formulas": scopes.formulas(),
         "overlays": [*shown, *added.overlays, *history.overlays],
@@ -287,6 +289,7 @@ class _Scopes:
         raised: CoreScope | None,
         memory: MemoryUse | None,
         times: Mapping[int, Times],
+        variables: Mapping[Any, str],
     ) -> list[Scope]:
         """Every scope that was met, with its contents. ``raised`` also contains the op that raised: it has no record.
 
@@ -311,6 +314,7 @@ class _Scopes:
         kept = {} if memory is None else self._kept(records, inside, memory)
         hiding = set[CoreScope]() if memory is None else _hiding(records, inside, memory)
         told = worth_a_word(memory)
+        calls = shared_calls(self._ids, {scope for scope, many in parameters.items() if many}, variables)
         for scope, id in self._ids.items():
             kind, name, like = _called(scope)
             inner = ops[scope], parameters[scope], elements[scope]
@@ -320,16 +324,16 @@ class _Scopes:
                 folds += f", {least_of(scope not in hiding)}{short_bytes(size)}"
             if seconds[scope] and not isinstance(scope, Iteration):  # those of a loop are compared by this text
                 folds += f", {duration(seconds[scope])}"
-            label, parent = scope.label, self.id(scope.parent)
+            call = calls.get(scope)
             described.append(
                 Scope(
                     id=id,
                     kind=kind,
-                    name=name,
+                    name=name if call is None else call.name or name,
                     like=like,
-                    label=label,
+                    label=scope.label if call is None else call.title,
                     full="",
-                    parent=parent,
+                    parent=self.id(scope.parent),
                     folds=folds,
                     op=None,
                     bytes=size,
@@ -441,13 +445,18 @@ def _roles(records: list[Record]) -> dict[int, str]:
     return found
 
 
-def _title(record: Record, usual: torch.dtype | None, roles: Mapping[int, str]) -> list[str]:
-    """The first two lines of a box."""
-    title = record.name or roles.get(record.id) or record.kind
-    if record.op is not None:
-        title = f"{_variable(record)} = {record.op.name}" if record.name else record.op.name
-    cell = "" if record.earlier is None else f" · {clip(record.earlier, _TITLE)}"
-    return [title, f"{_kind_text(record.shape, record.dtype, usual)}{cell}"]
+def _titles(records: list[Record], usual: torch.dtype | None) -> Callable[[Record], list[str]]:
+    """A function that gives the first two lines of the box of a record."""
+    roles, tied = _roles(records), tied_parameters(records)
+
+    def titled(record: Record) -> list[str]:
+        title = (record.full if record.id in tied else record.name) or roles.get(record.id) or record.kind
+        if record.op is not None:
+            title = f"{_variable(record)} = {record.op.name}" if record.name else record.op.name
+        cell = "" if record.earlier is None else f" · {clip(record.earlier, _TITLE)}"
+        return [title, f"{_kind_text(record.shape, record.dtype, usual)}{cell}"]
+
+    return titled
 
 
 def _variable(record: Record) -> str:

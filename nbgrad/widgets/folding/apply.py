@@ -272,7 +272,8 @@ def _folded_node(
         if loop:
             label.append(" | ".join(dict.fromkeys(scope["folds"] for scope in scopes)))
         elif ends != kinds * 2:  # calls of one module without a name
-            label.append(" … ".join(dict.fromkeys(ends)))
+            names = " … ".join(dict.fromkeys(ends))
+            label.append(f"{names}, {len(scopes):,} calls" if {one["name"] for one in scopes} == {ends[0]} else names)
         folds = iter(scopes)
         each = [(part.kind, next(folds)["folds"] if part.called else "1 op") for part in run.parts]
         text = "\n".join(map(": ".join, each)) if len(each) > 1 else each[0][1]
