@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import takewhile
+from math import isnan
 from operator import itemgetter
 from typing import Any
 
@@ -35,7 +36,7 @@ from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
 from nbgrad.widgets.description.format import counted, duration, shape_text
-from nbgrad.widgets.description.history import POINTS, Losses, past
+from nbgrad.widgets.description.history import POINTS, Losses, past, root_name
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
 from nbgrad.widgets.description.layers import layer_parts, layered
 from nbgrad.widgets.description.living_bytes import kept_bytes, least_of, short_bytes, timeline, worth_a_word
@@ -53,11 +54,13 @@ from nbgrad.widgets.description.schema import (
     Description,
     Edge,
     Formula,
+    LossText,
     Node,
     OpText,
     Problem,
     Scope,
     ScopeKind,
+    Spoiled,
     Verdict,
     kind_of,
     plain_description,
@@ -65,6 +68,7 @@ from nbgrad.widgets.description.schema import (
 )
 from nbgrad.widgets.description.sections import sectioned
 from nbgrad.widgets.description.shared_modules import shared_calls, tied_parameters
+from nbgrad.widgets.description.summed_losses import summed_losses
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.totals import totals
@@ -136,16 +140,17 @@ def _outline(graph: AutogradGraph) -> Outline:
     history = past(frames, survey.records, ids, _losses(graph, frames))
     most, file = WRITTEN_IN_BOX if len(records) <= LOOK else FEW, _file(records)
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
-    titled = _titles(records, usual)
+    titled, (terms, parts) = _titles(records, usual), summed_losses(records, ids)
     for record, more in zip(records, measured(graph, records), strict=True):
         id = ids[record.id]
-        title, value = titled(record), _value(record, most)
+        title, value = titled(record), _value(record, most, parts.get(id, []))
         node: Node = {
             **plain_node(id, kind_of(record.kind, record.name), [*title, *value], []),
             "root": record.root,
             "numbers": [len(title), len(title) + len(value)] if value else [],
             "about": distinction(record, shapes),
             "badges": compiled.badges.get(record.id, []),
+            "spoiled": _spoiled(record),
             "rule": None if record.gradient is None else _gradient(record, record.gradient, most),
             "scope": scopes.id(inside.get(record.id, record.scope)),
             "op": record.op.name if record.op is not None else None,
@@ -199,6 +204,8 @@ def _outline(graph: AutogradGraph) -> Outline:
     described |= {
         "summary": _summary(graph, records, described, usual, hidden),
         "totals": totals(graph, records, memory),
+        "losses": _started_from(records, ids),
+        "sums": terms,
     }
     whole = _grouped(graph, described, records, ids, rests | sums, memory)
     if missing := graph.questions.unknown(records) if graph.backwards else []:
@@ -464,13 +471,25 @@ def _variable(record: Record) -> str:
     return f"{record.name}, …" if record.name and record.several else record.name or ""
 
 
-def _value(record: Record, most: int) -> list[str]:
-    """The lines of a box with its value: up to ``most`` numbers are written out."""
+def _value(record: Record, most: int, parts: list[str]) -> list[str]:
+    """The lines of a box with its value: up to ``most`` numbers are written out. A sum has the lines of its parts."""
     value = record.value
     if value is None or value.array is None or not 0 < value.array.size <= most:
         return []
     after = "" if record.since is None or record.since.what is None else f" after {record.since.what}"
-    return broken(f"value {in_box(value)}{after}")
+    return [*broken(f"value {in_box(value)}{after}"), *parts]
+
+
+def _spoiled(record: Record) -> list[Spoiled]:
+    """Which numbers are not to be used any more. A mask has infinite values, and so has the score of a masked place."""
+    value, gradient = record.value, record.gradient
+    found: list[Spoiled] = ["value"] if value is not None and (value.nan or isnan(value.norm)) else []
+    return [*found, "gradient"] if gradient is not None and _broken(gradient) else found
+
+
+def _broken(gradient: Stats) -> bool:
+    """Whether a gradient has a NaN or an Inf. Of some only the norm is known, which may be infinite without them."""
+    return bool(gradient.nan or gradient.inf or isnan(gradient.norm))
 
 
 def _gradient(record: Record, gradient: Stats, most: int) -> str:
@@ -530,6 +549,7 @@ def _edges(
                 "label": _kind_text(shape, source.dtype, usual),
                 "back": back,
                 "gradient": told,
+                "spoiled": came is not None and _broken(came),
                 "mismatch": None
                 if came is None or came.shape == shape
                 else f"gradient of shape {back} for a value of shape {shape_text(shape)}",
@@ -583,14 +603,22 @@ def _summary(
     if usual is not None:
         alone = all(record.dtype is usual for record in records)
         parts.append(f"all {dtype_name(usual)}" if alone else f"{dtype_name(usual)} unless a box says otherwise")
-    roots = [
-        record.name or (record.op.name if record.op is not None else record.kind) for record in records if record.root
-    ]
+    roots = [root_name(record) for record in records if record.root]
     parts += [f"{count:,} of the ops from {cell}" for cell, count in _earlier(records).items()]
     if roots:
         return f"{', '.join(parts)}; backward {_number(graph)}from {', '.join(roots)}{_of_all(graph)}"
     forward = records and graph.ending is None and not graph.backwards
     return ", ".join(parts) + ("; forward only" if forward else "")
+
+
+def _started_from(records: list[Record], ids: Mapping[int, str]) -> list[LossText]:
+    """The numbers from which the last backward started, where they are known."""
+    known = [one for one in records if one.root and one.value is not None and one.value.array is not None]
+    return [
+        LossText(node=ids[one.id], name=root_name(one), text=in_box(one.value))
+        for one in known
+        if one.value is not None and one.value.array is not None and one.value.array.size == 1
+    ]
 
 
 def _losses(graph: AutogradGraph, frames: list[HistoryFrame]) -> Losses:

@@ -61,6 +61,7 @@ class Sketch:
             "value": LOOK,
             "gradient": None if kind in ("constant", "input") else LOOK,
             "badges": [],
+            "spoiled": [],
             "levels": {"gradient": 0.5, "dtype": 0.0},
             "holds": [],
             "calls": None,
@@ -100,6 +101,7 @@ class Sketch:
                 "back": "(32, 10)",
                 "gradient": "(32, 10), norm 0.25",
                 "mismatch": None,
+                "spoiled": False,
                 "reduction": None if reduction is None else undone(reduction),
             }
         )
@@ -114,6 +116,7 @@ class Sketch:
             "name": self.name,
             "summary": f"{ops} ops, {len(self.nodes) - ops} tensors; backward from loss",
             "totals": "",
+            "losses": [],
             "notes": list(notes),
             "stopped": False,
             "nodes": self.nodes,

@@ -116,6 +116,10 @@ BadgeKind = Literal["nan", "unreached", "inplace", "failed", "warning"]
 """The sign of each kind of finding; any other kind has the sign of a warning."""
 
 
+Spoiled = Literal["value", "gradient", "inside"]
+"""The numbers of a node that have a NaN: its value or its gradient, which may also have an Inf; or those in its box."""
+
+
 class Badge(TypedDict):
     """Something that the reader must see at a node."""
 
@@ -149,6 +153,7 @@ class Node(TypedDict):
     value: Look | None
     gradient: Look | None
     badges: list[Badge]
+    spoiled: list[Spoiled]
     levels: dict[str, float]  # by key of an overlay: a level from 0 to 1, or the position of its class
     holds: list[str]  # ids of the module calls that a folded node stands for
     calls: ScopeKind | None  # what these are; None if it is not folded
@@ -163,8 +168,8 @@ def plain_node(name: str, kind: Kind, label: list[str], details: list[Detail]) -
     """A node with the id ``name``, and with nothing but its label and its details."""
     return Node(
         id=name, kind=kind, root=False, label=label, numbers=[], full="", about="", row=None, rule=None, scope=None,
-        op=None, variable="", details=details, value=None, gradient=None, badges=[], levels={}, holds=[], calls=None,
-        norms=[], past="", bars=None, bytes=0, line=0,
+        op=None, variable="", details=details, value=None, gradient=None, badges=[], spoiled=[], levels={}, holds=[],
+        calls=None, norms=[], past="", bars=None, bytes=0, line=0,
     )  # fmt: skip
 
 
@@ -193,6 +198,7 @@ class Edge(TypedDict):
     back: str | None  # shape of the gradient that came back along it: "(32, 10)", None if none did
     gradient: str | None  # the same with its norm; empty if the gradient is computed in boxes of its own
     mismatch: str | None  # the fault, if the gradient does not fit the value
+    spoiled: bool  # whether the gradient has a NaN or an Inf
     reduction: Reduction | None
 
 
@@ -200,7 +206,7 @@ def plain_edge(id: str, source: str, target: str, input: str, label: str) -> Edg
     """An edge along which no gradient came."""
     return Edge(
         id=id, source=source, target=target, input=input, label=label, back=None, gradient=None, mismatch=None,
-        reduction=None,
+        spoiled=False, reduction=None,
     )  # fmt: skip
 
 
@@ -283,6 +289,7 @@ class Frame(TypedDict):
 
     number: int  # which backward it was, from 1
     title: str  # "backward 120, loss 0.34"
+    loss: NotRequired[str]  # the name of the number that it started from, if it is not the same in all frames
     value: str  # the text in the box that the backward started from: "value 0.34"; empty if it is not known
     structure: int  # frames of one structure ran through the same ops on the same shapes
 
@@ -419,6 +426,22 @@ class Question(TypedDict):
     seals: list[int]  # for each number, row by row: the checksum of the right cell
 
 
+class Term(TypedDict):
+    """A part of a sum."""
+
+    node: str
+    name: str  # its variable, with its factor: "0.1 × b"
+    minus: bool  # whether it is subtracted
+
+
+class LossText(TypedDict):
+    """A number from which the last backward started."""
+
+    node: str
+    name: str  # its variable, or its op
+    text: str  # the number
+
+
 class Description(TypedDict):
     """The whole graph."""
 
@@ -426,6 +449,7 @@ class Description(TypedDict):
     name: str
     summary: str  # one sentence: "4 ops, 3 tensors, 1 broadcast reduction; backward from loss"
     totals: str  # in few letters: "1.2 M parameters, 31 ms, 2.4 MiB kept for the backward"; may be empty
+    losses: list[LossText]
     notes: list[str]  # sentences that the reader must see: the parts left out, and why
     stopped: bool  # by an error, which the first note tells
     nodes: list[Node]
@@ -450,6 +474,7 @@ class Description(TypedDict):
     questions: NotRequired[list[Question]]  # what the reader may still answer
     unknown: Annotated[NotRequired[list[str]], PYTHON_ONLY]  # the nodes whose gradient the reader does not see yet
     kept: Annotated[NotRequired[KeptBytes], PYTHON_ONLY]
+    sums: Annotated[NotRequired[dict[str, list[Term]]], PYTHON_ONLY]  # by node: the parts of a loss that is a sum
     beside: Annotated[NotRequired[dict[str, str]], PYTHON_ONLY]  # by node: the node beside which it stands
 
 
@@ -457,8 +482,8 @@ def plain_description(version: int, name: str, summary: str) -> Description:
     """A description of nothing."""
     history = History(frames=[], loss=None, charts=[], differences=[])
     return Description(
-        version=version, name=name, summary=summary, totals="", notes=[], stopped=False, nodes=[], edges=[], scopes=[],
-        ops={}, formulas={}, steps=[], overlays=[], colour="", copies={}, twins={}, verdicts=[], problems=[],
+        version=version, name=name, summary=summary, totals="", losses=[], notes=[], stopped=False, nodes=[], edges=[],
+        scopes=[], ops={}, formulas={}, steps=[], overlays=[], colour="", copies={}, twins={}, verdicts=[], problems=[],
         outcome="", checked=[], history=history, hidden=Hidden(reductions=[], nodes=[]), memory=None, living=[],
         ranking=Ranking(columns=[], rows=[], parents={}, note=""),
     )  # fmt: skip

@@ -34,7 +34,9 @@ class SharedCall(NamedTuple):
         return f"{which} ({self.kind})" if self.name else which
 
 
-def shared_calls(scopes: Iterable[Scope], weighted: set[Scope], variables: Mapping[Any, str]) -> dict[Scope, SharedCall]:
+def shared_calls(
+    scopes: Iterable[Scope], weighted: set[Scope], variables: Mapping[Any, str]
+) -> dict[Scope, SharedCall]:
     """The calls of modules that are called several times, in the order of the calls.
 
     Inside a call that is itself repeated, and inside an iteration of a loop, calls are counted anew: in a step of a

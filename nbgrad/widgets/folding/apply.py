@@ -28,6 +28,7 @@ from nbgrad.widgets.description.schema import (
     Node,
     Reduction,
     Scope,
+    Spoiled,
     Step,
     plain_node,
 )
@@ -203,7 +204,8 @@ def _with_result(node: Node, inside: list[Node], leaving: set[str]) -> Node:
     if node["kind"] != "folded" or len(leaving) != 1:
         return node
     (result,) = (one for one in inside if one["id"] in leaving)
-    return {**node, "label": [*node["label"], *result["label"][1:2]], "rule": result["rule"]}
+    spoiled: list[Spoiled] = [*node["spoiled"], *(one for one in result["spoiled"] if one == "gradient")]
+    return {**node, "label": [*node["label"], *result["label"][1:2]], "rule": result["rule"], "spoiled": spoiled}
 
 
 def _with_bytes(node: Node, inside: list[Node], kept: KeptBytes | None, sizes: list[int]) -> Node:
@@ -283,12 +285,16 @@ def _folded_node(
         details.insert(0, _part("Each of them", text))
         if loop:
             details.insert(1, _part("Iterations", _iterations(scopes, inside)))
+    spoiled = any(node["spoiled"] for node in inside)
+    if spoiled:
+        label[1:2] = [", ".join([*label[1:2], "NaN or Inf inside"])]
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
         **plain_node(folded_id(scopes[0]["id"]), "folded", label, details),
         "root": any(node["root"] for node in inside),
         "scope": scopes[0]["parent"],
         "badges": [badge for node in inside for badge in node["badges"]],
+        "spoiled": ["inside"] if spoiled else [],
         "levels": levels,
         "holds": [scope["id"] for scope in scopes],
         "calls": scopes[0]["kind"],
@@ -355,6 +361,7 @@ def _merged_edge(group: list[Edge], tensors: int) -> Edge:
         "label": first["label"] if tensors == 1 else f"{first['label']} and {tensors - 1} more",
         "back": None if not gradients else alone["back"] if alone else back,
         "gradient": none if not gradients else alone["gradient"] if alone else several,
+        "spoiled": any(edge["spoiled"] for edge in group),
     }
 
 

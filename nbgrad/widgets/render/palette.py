@@ -100,6 +100,7 @@ SIGNS = {
     "mark": "broadcast undone: summed",
     "value": "value, forward",
     "back": "∇ gradient, backward",
+    "wrong": "∇ NaN or infinity",
     "faint": "no gradient",
     "jump": "goes on at the same letter",
 }

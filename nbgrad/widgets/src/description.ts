@@ -91,6 +91,7 @@ export interface Node {
   value: Look | null;
   gradient: Look | null;
   badges: Badge[];
+  spoiled: ("value" | "gradient" | "inside")[];
   levels: Record<string, number>;
   holds: string[];
   calls: ScopeKind | null;
@@ -122,6 +123,7 @@ export interface Edge {
   back: string | null;
   gradient: string | null;
   mismatch: string | null;
+  spoiled: boolean;
   reduction: Reduction | null;
 }
 
@@ -176,6 +178,7 @@ export interface Verdict {
 export interface Frame {
   number: number;
   title: string;
+  loss?: string;
   value: string;
   structure: number;
 }
@@ -283,11 +286,24 @@ export interface Question {
   seals: number[];
 }
 
+export interface Term {
+  node: string;
+  name: string;
+  minus: boolean;
+}
+
+export interface LossText {
+  node: string;
+  name: string;
+  text: string;
+}
+
 export interface Description {
   version: number;
   name: string;
   summary: string;
   totals: string;
+  losses: LossText[];
   notes: string[];
   stopped: boolean;
   nodes: Node[];

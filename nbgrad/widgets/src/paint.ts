@@ -74,6 +74,7 @@ export class Paint {
   frame(at: number | null): void {
     const { layout, description: { nodes, copies, history: { frames } } } = this.#picture;
     flag(this.#stage, "overlaid", at !== null);
+    flag(this.#stage, "earlier", at !== null && at < frames.length - 1);
     for (const node of nodes) {
       const element = this.#drawing.nodes.get(node.id);
       const letter = at === null ? "-" : (node.past[at] ?? "-");

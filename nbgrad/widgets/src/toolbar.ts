@@ -33,10 +33,20 @@ const plain = (text: string): string => text.replace(/\s+/g, " ");
 /** The parts that a line says one after the other: one without room goes whole. */
 const parts = (text: string): HTMLElement[] => text.split(/(?=[,;] )/).map((one) => html("span", {}, one));
 
+/** Write the numbers from which a backward started into a title. */
+export function tellLosses(title: HTMLElement, text: string): void {
+  const place = title.querySelector<HTMLElement>(".nbg-loss")!;
+  place.textContent = place.title = text;
+  place.hidden = !text;
+  flag(place, "broken", /\b(nan|-?inf)\b/.test(text));
+}
+
+export const lossesOf = ({ losses }: Description): string => losses.map(({ name, text }) => `${name} ${text}`).join(", ");
+
 /** The title and what it adds up to, in one line; a pointer that rests on it gets all of its words. */
 export function titleOf({ name, summary, totals, memory, outcome, checked }: Description): HTMLElement {
   const whole = memory ? `${summary}; ${memory.text}` : summary;
-  return html("div", { class: "nbg-words", title: [`${name}: ${whole}`, totals].filter(Boolean).join("; ") }, html("strong", {}, name), ...(outcome ? [html("b", { class: `nbg-outcome ${outcome[0] === "✓" ? "nbg-sound" : ""}`, title: [outcome, ...checked].join("\n"), testid: "outcome" }, outcome.split(" in ")[0]!)] : []), html("span", { testid: "totals" }, ...parts([totals, summary].filter(Boolean).join("; "))));
+  return html("div", { class: "nbg-words", title: [`${name}: ${whole}`, totals].filter(Boolean).join("; ") }, html("strong", {}, name), html("b", { class: "nbg-loss", testid: "losses" }), ...(outcome ? [html("b", { class: `nbg-outcome ${outcome[0] === "✓" ? "nbg-sound" : ""}`, title: [outcome, ...checked].join("\n"), testid: "outcome" }, outcome.split(" in ")[0]!)] : []), html("span", { testid: "totals" }, ...parts([totals, summary].filter(Boolean).join("; "))));
 }
 
 /** The finding and the notes in one line: an error in red, a finding in its colour, the rest in grey. A click opens them in full, or goes to the finding. */
@@ -197,6 +207,7 @@ export function legendPanel(description: Description, { jumps }: Layout): HTMLEl
     [jumps.length > 0, "jump", `a: ${SIGNS.jump}`],
     [edges.some((edge) => edge.gradient !== null), "came", SIGNS.value],
     [came, "back", SIGNS.back],
+    [edges.some((edge) => edge.spoiled), "mismatch", SIGNS.wrong],
     [edges.some((edge) => edge.gradient === null), "none", SIGNS.faint],
   ];
   for (const [shown, key, meaning] of entries)
