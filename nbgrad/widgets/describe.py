@@ -549,7 +549,7 @@ def _edges(
                 "label": _kind_text(shape, source.dtype, usual),
                 "back": back,
                 "gradient": told,
-                "spoiled": came is not None and _broken(came),
+                "spoiled": 1 if came is not None and _broken(came) else 0,
                 "mismatch": None
                 if came is None or came.shape == shape
                 else f"gradient of shape {back} for a value of shape {shape_text(shape)}",

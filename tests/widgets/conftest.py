@@ -51,6 +51,7 @@ class Sketch:
             "label": list(label),
             "numbers": next(([at, len(label)] for at, line in enumerate(label) if line.startswith("value ")), []),
             "full": "",
+            "cuts": [],
             "about": "",
             "row": None,
             "rule": None if kind in ("constant", "input") else "∇ 0.2",
@@ -101,7 +102,7 @@ class Sketch:
                 "back": "(32, 10)",
                 "gradient": "(32, 10), norm 0.25",
                 "mismatch": None,
-                "spoiled": False,
+                "spoiled": 0,
                 "reduction": None if reduction is None else undone(reduction),
             }
         )

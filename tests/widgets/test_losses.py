@@ -184,7 +184,7 @@ def test_a_gradient_that_is_not_finite_is_red_in_its_box_and_along_its_edge(open
         "root = sqrt": [],
         "loss = sum": [],
     }
-    assert [edge["spoiled"] for edge in describe(graph)["edges"]] == [True, False]
+    assert [edge["spoiled"] for edge in describe(graph)["edges"]] == [1, 0]
     drawing = svg(lay_out(describe(graph)))
     assert ">NaN or infinity</text>" in drawing
     graph.save(tmp_path / "inf.html")

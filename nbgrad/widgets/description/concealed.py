@@ -67,7 +67,7 @@ def _edge(edge: Edge) -> Edge:
         **edge,
         "gradient": None if edge["gradient"] is None else UNKNOWN,
         "mismatch": None,
-        "spoiled": False,
+        "spoiled": 0,
         "reduction": None,
     }
 

@@ -143,6 +143,7 @@ class Node(TypedDict):
     label: list[str]  # the lines drawn in the box, short, already shortened with an ellipsis
     numbers: list[int]  # the lines of the label that are its value: the first one, and the one after them; or empty
     full: str  # the first line and what follows in it, unshortened; empty if nothing was shortened
+    cuts: list[str]  # the first line of a short box, and of a box that is only a name; empty if it is short anyway
     about: str  # in the first line, after the name: settings, such as "× 2.5"; the module if this is its only op
     row: str | None  # id of the op in whose box this tensor is a row; None before drawing and for other nodes
     rule: str | None  # the last line, of the backward: "∇ -0.25", "∇ norm 3"; None if no gradient came
@@ -167,9 +168,9 @@ class Node(TypedDict):
 def plain_node(name: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
     """A node with the id ``name``, and with nothing but its label and its details."""
     return Node(
-        id=name, kind=kind, root=False, label=label, numbers=[], full="", about="", row=None, rule=None, scope=None,
-        op=None, variable="", details=details, value=None, gradient=None, badges=[], spoiled=[], levels={}, holds=[],
-        calls=None, norms=[], past="", bars=None, bytes=0, line=0,
+        id=name, kind=kind, root=False, label=label, numbers=[], full="", cuts=[], about="", row=None, rule=None,
+        scope=None, op=None, variable="", details=details, value=None, gradient=None, badges=[], spoiled=[], levels={},
+        holds=[], calls=None, norms=[], past="", bars=None, bytes=0, line=0,
     )  # fmt: skip
 
 
@@ -198,7 +199,7 @@ class Edge(TypedDict):
     back: str | None  # shape of the gradient that came back along it: "(32, 10)", None if none did
     gradient: str | None  # the same with its norm; empty if the gradient is computed in boxes of its own
     mismatch: str | None  # the fault, if the gradient does not fit the value
-    spoiled: bool  # whether the gradient has a NaN or an Inf
+    spoiled: Literal[0, 1]  # 1 if the gradient has a NaN or an Inf: a number takes fewer bytes than a truth value
     reduction: Reduction | None
 
 
@@ -206,7 +207,7 @@ def plain_edge(id: str, source: str, target: str, input: str, label: str) -> Edg
     """An edge along which no gradient came."""
     return Edge(
         id=id, source=source, target=target, input=input, label=label, back=None, gradient=None, mismatch=None,
-        spoiled=False, reduction=None,
+        spoiled=0, reduction=None,
     )  # fmt: skip
 
 

@@ -361,7 +361,7 @@ def _merged_edge(group: list[Edge], tensors: int) -> Edge:
         "label": first["label"] if tensors == 1 else f"{first['label']} and {tensors - 1} more",
         "back": None if not gradients else alone["back"] if alone else back,
         "gradient": none if not gradients else alone["gradient"] if alone else several,
-        "spoiled": any(edge["spoiled"] for edge in group),
+        "spoiled": 1 if any(edge["spoiled"] for edge in group) else 0,
     }
 
 

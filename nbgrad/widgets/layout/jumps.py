@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from nbgrad.widgets.description.schema import Box, Edge, Jump, Layout
 from nbgrad.widgets.description.stage import Stage
-from nbgrad.widgets.description.text_metrics import WIDER, clip, text_width
+from nbgrad.widgets.description.text_metrics import WIDER, clip_middle, text_width
 from nbgrad.widgets.layout.curves import Run
 from nbgrad.widgets.layout.parts import Direction, PictureParts
 
@@ -200,7 +200,7 @@ class _Signs:
     def _name(self, end: _LineEnd, edges: list[Edge]) -> str:
         """The names at the other end: at most two, and how many more there are."""
         far = dict.fromkeys(edge["target" if end.leaves else "source"] for edge in edges)
-        names = [clip(self._names[node], _LETTERS) for node in far]
+        names = [clip_middle(self._names[node], _LETTERS) for node in far]
         if end.leaves:  # the names at a target are in the order of its letters
             names = list(dict.fromkeys(names))
         more = f" +{len(names) - _NAMES}" if len(names) > _NAMES else ""

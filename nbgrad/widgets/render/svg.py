@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape, quoteattr
 from nbgrad.core.stages import stage
 from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.schema import Box, Description, Edge, Form, Jump, Layout, Node, Picture, Scope
+from nbgrad.widgets.description.short_names import SHORT
 from nbgrad.widgets.description.stage import PROJECTOR
 from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, clip, gradient_width, text_width, wrap
 from nbgrad.widgets.description.told import LISTED, told, unlisted
@@ -30,7 +31,6 @@ from nbgrad.widgets.layout.card import (
     PAD_X,
     PAD_Y,
     ROW_HEIGHT,
-    SHORT,
     TIGHT_Y,
     Card,
     bar_height,

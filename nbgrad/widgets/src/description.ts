@@ -81,6 +81,7 @@ export interface Node {
   label: string[];
   numbers: number[];
   full: string;
+  cuts: string[];
   about: string;
   row: string | null;
   rule: string | null;
@@ -123,7 +124,7 @@ export interface Edge {
   back: string | null;
   gradient: string | null;
   mismatch: string | null;
-  spoiled: boolean;
+  spoiled: "0" | "1";
   reduction: Reduction | null;
 }
 

@@ -142,7 +142,7 @@ function standIn(id: string, scope: Scope, inside: GraphNode[], overlays: Overla
     if (classes.length ? new Set(found).size === 1 : found.length) levels[key] = Math.max(...found); // as in nbgrad/widgets/folding/apply.py
   }
   return {
-    id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds + (spoiled ? ", NaN or Inf inside" : "")], numbers: [], full: scope.full, about: "", row: null, rule: null,
+    id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds + (spoiled ? ", NaN or Inf inside" : "")], numbers: [], full: scope.full, cuts: [], about: "", row: null, rule: null,
     scope: scope.parent, op: null, variable: "", details: [{ term: "Folded", text: scope.folds, role: "parts" }], value: null, gradient: null,
     badges: inside.flatMap((node) => node.badges), spoiled: spoiled ? ["inside"] : [], levels, holds: [scope.id], calls: scope.kind, norms: [], past: most(inside.map((node) => node.past)), bars: null, bytes: scope.bytes, line: 0,
   };
