@@ -95,7 +95,28 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
     button("", "Findings, and what was checked", "findings", tools.findings),
   );
   bar.append(panels, colours(tools), search(tools), end);
+  overflows(bar, panels);
   return bar;
+}
+
+/** A bar without room for all tools scrolls, and has a button at each end behind which there are more. Tab also brings them into sight. */
+function overflows(bar: HTMLElement, panels: HTMLElement): void {
+  const more = (sign: string, side: string, by: number) => {
+    const one = button(sign, `More tools to the ${side}`, `tools-${side}`, () => (bar.scrollLeft += by * bar.clientWidth));
+    one.className = "nbg-more";
+    one.tabIndex = -1;
+    return one;
+  };
+  const [left, right] = [more("‹", "left", -0.6), more("›", "right", 0.6)];
+  bar.prepend(left, right);
+  const look = () => {
+    left.hidden = bar.scrollLeft < 2;
+    right.hidden = bar.scrollLeft > bar.scrollWidth - bar.clientWidth - 2;
+  };
+  listen(bar, "scroll", look);
+  listen(bar, "focusin", ({ target }) => (target as Element).scrollIntoView({ block: "nearest", inline: "nearest" })); // a browser does it only for a tool of which nothing is seen
+  const watcher = new ResizeObserver(look);
+  for (const one of [bar, panels]) watcher.observe(one);
 }
 
 /** The buttons between which the arrow keys go: Tab goes to one of them, and then past all of them. */
