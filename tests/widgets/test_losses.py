@@ -202,6 +202,15 @@ def test_a_gradient_that_is_not_finite_is_red_in_its_box_and_along_its_edge(open
     expect(tab.get_by_text("∇ NaN or infinity")).to_be_visible()
 
 
+def test_a_nan_in_a_large_value_is_red_without_its_numbers() -> None:
+    x = torch.full((20, 20), torch.nan, requires_grad=True)
+    with nbgrad.record() as graph:
+        x.tanh().sum().backward()
+    (large,) = [one for one in describe(graph)["nodes"] if one["op"] == "tanh"]
+    assert (large["spoiled"], large["numbers"]) == (["value"], [])
+    assert 'class="nbgs-op nbgs-wrong"' in svg(lay_out(describe(graph)))
+
+
 def test_a_folded_box_says_that_a_nan_is_inside() -> None:
     net = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh()) for _ in range(2)])
     x = torch.full((2, 3), torch.nan)

@@ -30,6 +30,15 @@ def test_a_name_with_room_is_not_cut() -> None:
     assert cut("binary_cross_entropy") == [["binary_cross_entropy", "binary_c…entropy"]]
 
 
+def test_the_class_is_left_out_before_the_number_of_the_call() -> None:
+    one, other = (f"encoder, call {at} of 2 (Sequential)" for at in (1, 2))
+    assert cut(one, other) == [
+        ["encoder, call 1 of 2", "encoder,… 1 of 2"],
+        ["encoder, call 2 of 2", "encoder,… 2 of 2"],
+    ]
+    assert cut("layers.3 (Block)", "layers.4.attention (Attention)")[1] == ["layers.4.attention", "layers.4…tention"]
+
+
 def test_a_variable_is_kept_rather_than_its_op() -> None:
     names = ("attn = scaled_dot_product_attention", "attention_output = scaled_dot_product_attention")
     short, long = cut(*names, variables=("attn", "attention_output"))

@@ -15,7 +15,8 @@ _OP = 8
 def named(nodes: list[Node]) -> list[Node]:
     """The nodes with their short names, of at most SHORT and of at most NAME letters.
 
-    A name that would be that of another box keeps so many letters more that it differs.
+    A class in brackets is left out first. A name that would be that of another box keeps so many letters more that it
+    differs.
     """
     boxes = [node for node in nodes if node["row"] is None]
     if all(len(node["label"][0]) <= NAME for node in boxes):
@@ -44,11 +45,16 @@ def _distinct(names: dict[str, str], letters: int) -> dict[str, str]:
     return found
 
 
+def without_class(name: str) -> str:
+    """The name without the class of its module: ``encoder, call 2 of 2 (Sequential)``."""
+    return name.rpartition(" (")[0] or name if name.endswith(")") else name
+
+
 def _cut(name: str, variable: str, letters: int) -> str:
     if len(name) <= letters:
         return name
     op = name.removeprefix(f"{variable} = ") if variable else name
     left = letters - (len(name) - len(op))
     if op == name:
-        return clip_middle(name, letters)
+        return clip_middle(without_class(name), letters)
     return name[: len(name) - len(op)] + clip_middle(op, left) if left >= _OP else clip_middle(variable, letters)

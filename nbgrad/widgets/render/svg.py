@@ -530,7 +530,7 @@ def _card(node: Node, box: Box, rule: float | None, form: Form) -> Iterator[str]
     if node["bars"] is not None and form not in LOW:
         yield _bars(node["bars"]["heights"], right, y + card.charted * (HEAD_HEIGHT - 1))
     y += (ROW_HEIGHT if row else HEAD_HEIGHT) - 1
-    numbers = node["label"][slice(*node["numbers"])] if "value" in node["spoiled"] else []
+    numbers = node["label"][slice(*(node["numbers"] or [0, 0]))] if "value" in node["spoiled"] else []
     for line in card.lines:
         spoiled = any(line in (one, clip(one, SHORT)) for one in numbers)
         yield _text(line, (left, y), LINE_SIZE, "alarm" if spoiled else "muted")
