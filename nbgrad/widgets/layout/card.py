@@ -91,10 +91,15 @@ def told(node: Node) -> str:
 
 
 def _room(text: str, letters: int) -> str:
-    """As much of a text as there is room for, first without what is in brackets at its end; nothing for few letters."""
+    """As much of a text as there is room for, first without what is in brackets at its end; nothing for few letters.
+
+    The path of a module, after "·", keeps both ends, and settings keep the first ones.
+    """
     if len(text) >= letters:
         text = text.partition(" (")[0]
-    return clip_middle(text, letters - 1) if letters > NARROW else ""
+    if letters <= NARROW:
+        return ""
+    return clip_middle(text, letters - 1) if text.startswith("·") else clip(text, letters - 1)
 
 
 class Measured(NamedTuple):

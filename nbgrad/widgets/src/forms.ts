@@ -118,7 +118,7 @@ const brief = ({ cuts, label: [name = ""] }: GraphNode, flat: boolean): string =
 /** As much of a text as there is room for, first without what is in brackets at its end. */
 function room(text: string, letters: number): string {
   const bare = text.length >= letters ? text.split(" (")[0]! : text;
-  return letters > NARROW ? shortened(bare, letters - 1) : "";
+  return letters > NARROW ? (bare[0] === "·" ? shortened : cut)(bare, letters - 1) : "";
 }
 
 function write(part: Part, form: Form, by: number, scale: number): void {
