@@ -199,7 +199,7 @@ class Edge(TypedDict):
     back: str | None  # shape of the gradient that came back along it: "(32, 10)", None if none did
     gradient: str | None  # the same with its norm; empty if the gradient is computed in boxes of its own
     mismatch: str | None  # the fault, if the gradient does not fit the value
-    spoiled: Literal[0, 1]  # 1 if the gradient has a NaN or an Inf: a number takes fewer bytes than a truth value
+    spoiled: int  # 1 if the gradient has a NaN or an Inf, else 0: it takes fewer bytes than a truth value
     reduction: Reduction | None
 
 

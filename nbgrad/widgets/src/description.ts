@@ -124,7 +124,7 @@ export interface Edge {
   back: string | null;
   gradient: string | null;
   mismatch: string | null;
-  spoiled: "0" | "1";
+  spoiled: number;
   reduction: Reduction | null;
 }
 
