@@ -136,7 +136,7 @@ function write(part: Part, form: Form, by: number, scale: number): void {
   const [letters, name] = [tall ? SHORT : NAME, node.label[0] ?? ""];
   const space = form === part.form && by === 1 ? Infinity : wideness - around(node);
   let head = brief(node, !tall);
-  for (let left = head.length - 1; left >= NARROW - 1 && HEAD * length(head) > space; left--) head = shortened(node.variable || name, left);
+  for (let left = head.length - 2; left >= NARROW && HEAD * length(head) > space; left--) head = shortened(node.variable || name, left);
   const tail = by * scale < LEGIBLE * NEAR ? "" : flat ? tailed(node, true) : room(node.about, letters - name.length);
   const line = shapeLine(node);
   let rules = 0;
