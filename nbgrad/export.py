@@ -62,7 +62,7 @@ def save(
     if what_if:
         if suffix_of(path) != ".html":
             raise ValueError(f"what_if=True is for a page: give a file that ends in .html, not {str(path)!r}")
-        program = what_if_program(graph, root_name(drawn.description))
+        program = what_if_program(graph, root_name(drawn.description), drawn.description.get("sums", {}))
     if suffix_of(path) == GRAPH:
         keep(graph, drawn, path)
     else:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # this checkout, also where nbgrad is not installed
 
-from nbgrad.widgets.description import schema, stage, tensor_summary  # noqa: E402
+from nbgrad.widgets.description import schema, short_names, stage, tensor_summary  # noqa: E402
 from nbgrad.widgets.layout import card, curves  # noqa: E402
 from nbgrad.widgets.render import palette  # noqa: E402
 
@@ -112,8 +112,8 @@ def constants() -> str:
             card.TOGETHER,
             "The gradient is beside the last line if the two together have at most this many letters.",
         ),
-        "SHORT": (card.SHORT, "How many letters a line of a short box has at most."),
-        "NAME": (card.NAME, "How many letters a box has at most that is only a name."),
+        "SHORT": (short_names.SHORT, "How many letters a line of a short box has at most."),
+        "NAME": (short_names.NAME, "How many letters a box has at most that is only a name."),
         "NARROW": (card.NARROW, "A text of fewer letters than this is left out rather than cut."),
         "HIGH": (card.HEAD_HEIGHT + card.LINE_HEIGHT + 2 * card.PAD_Y, "How high a short box is."),
         "LEGIBLE": (

@@ -2,10 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import takewhile
+from math import isnan
 from operator import itemgetter
+from typing import Any
 
 import torch
 
@@ -35,7 +37,7 @@ from nbgrad.widgets.description.details import NodeRest
 from nbgrad.widgets.description.distinction import distinction
 from nbgrad.widgets.description.failure import badge_of, ending_text, with_failure
 from nbgrad.widgets.description.format import counted, duration, shape_text
-from nbgrad.widgets.description.history import POINTS, Losses, past
+from nbgrad.widgets.description.history import POINTS, Losses, past, root_name
 from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
 from nbgrad.widgets.description.layers import layer_parts, layered
 from nbgrad.widgets.description.living_bytes import kept_bytes, least_of, short_bytes, timeline, worth_a_word
@@ -53,17 +55,21 @@ from nbgrad.widgets.description.schema import (
     Description,
     Edge,
     Formula,
+    LossText,
     Node,
     OpText,
     Problem,
     Scope,
     ScopeKind,
+    Spoiled,
     Verdict,
     kind_of,
     plain_description,
     plain_node,
 )
 from nbgrad.widgets.description.sections import sectioned
+from nbgrad.widgets.description.shared_modules import shared_calls, tied_parameters
+from nbgrad.widgets.description.summed_losses import summed_losses
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, broken, in_box
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.totals import totals
@@ -125,10 +131,9 @@ def _outline(graph: AutogradGraph) -> Outline:
     memory = graph.known_memory(None if survey.left_out else records)
     saved = saved_by(memory)
     shown, levels = overlays(graph, records, saved)
-    added, usual, roles = AddedOverlays.of(records), _usual_dtype(records), _roles(records)
+    added, usual = AddedOverlays.of(records), _usual_dtype(records)
     edges, sums = _edges(records, ids, _unkept(graph, records) | compiled.unknown, survey.stretched, usual)
-    shapes = {record.id: record.shape for record in records}
-    walk = StepContext(records, ids, edges)
+    shapes, walk = {record.id: record.shape for record in records}, StepContext(records, ids, edges)
     failure = None if ending is None else ending.failure
     # The error that ended the graph comes first. If an op raised it, ``with_failure`` puts it first, further below.
     said = survey.problems if failure is not None or survey.ended is None else [survey.ended, *survey.problems]
@@ -136,15 +141,17 @@ def _outline(graph: AutogradGraph) -> Outline:
     history = past(frames, survey.records, ids, _losses(graph, frames))
     most, file = WRITTEN_IN_BOX if len(records) <= LOOK else FEW, _file(records)
     nodes, rests = list[Node](), dict[str, NodeRest | ReductionRest]()
+    titled, (terms, parts) = _titles(records, usual), summed_losses(records, ids)
     for record, more in zip(records, measured(graph, records), strict=True):
         id = ids[record.id]
-        title, value = _title(record, usual, roles), _value(record, most)
+        title, value = titled(record), _value(record, most, parts.get(id, []))
         node: Node = {
             **plain_node(id, kind_of(record.kind, record.name), [*title, *value], []),
             "root": record.root,
             "numbers": [len(title), len(title) + len(value)] if value else [],
             "about": distinction(record, shapes),
             "badges": compiled.badges.get(record.id, []),
+            "spoiled": _spoiled(record),
             "rule": None if record.gradient is None else _gradient(record, record.gradient, most),
             "scope": scopes.id(inside.get(record.id, record.scope)),
             "op": record.op.name if record.op is not None else None,
@@ -177,7 +184,7 @@ def _outline(graph: AutogradGraph) -> Outline:
         "stopped": ending is not None and not ending.interrupted,
         "nodes": nodes,
         "edges": edges,
-        "scopes": scopes.described(records, inside, raised, memory, times_of(graph)),
+        "scopes": scopes.described(records, inside, raised, memory, times_of(graph), graph.modules),
         "ops": {record.op.name: op_text(record.op) for record in records if record.op is not None},
         "formulas": scopes.formulas(),
         "overlays": [*shown, *added.overlays, *history.overlays],
@@ -198,6 +205,8 @@ def _outline(graph: AutogradGraph) -> Outline:
     described |= {
         "summary": _summary(graph, records, described, usual, hidden),
         "totals": totals(graph, records, memory),
+        "losses": _started_from(records, ids),
+        "sums": terms,
     }
     whole = _grouped(graph, described, records, ids, rests | sums, memory)
     if missing := graph.questions.unknown(records) if graph.backwards else []:
@@ -294,6 +303,7 @@ class _Scopes:
         raised: CoreScope | None,
         memory: MemoryUse | None,
         times: Mapping[int, Times],
+        variables: Mapping[Any, str],
     ) -> list[Scope]:
         """Every scope that was met, with its contents. ``raised`` also contains the op that raised: it has no record.
 
@@ -318,6 +328,7 @@ class _Scopes:
         kept = {} if memory is None else self._kept(records, inside, memory)
         hiding = set[CoreScope]() if memory is None else _hiding(records, inside, memory)
         told = worth_a_word(memory)
+        calls = shared_calls(self._ids, {scope for scope, many in parameters.items() if many}, variables)
         for scope, id in self._ids.items():
             kind, name, like = _called(scope)
             inner = ops[scope], parameters[scope], elements[scope]
@@ -327,16 +338,16 @@ class _Scopes:
                 folds += f", {least_of(scope not in hiding)}{short_bytes(size)}"
             if seconds[scope] and not isinstance(scope, Iteration):  # those of a loop are compared by this text
                 folds += f", {duration(seconds[scope])}"
-            label, parent = scope.label, self.id(scope.parent)
+            call = calls.get(scope)
             described.append(
                 Scope(
                     id=id,
                     kind=kind,
-                    name=name,
+                    name=name if call is None else call.name or name,
                     like=like,
-                    label=label,
+                    label=scope.label if call is None else call.title,
                     full="",
-                    parent=parent,
+                    parent=self.id(scope.parent),
                     folds=folds,
                     op=None,
                     bytes=size,
@@ -448,13 +459,18 @@ def _roles(records: list[Record]) -> dict[int, str]:
     return found
 
 
-def _title(record: Record, usual: torch.dtype | None, roles: Mapping[int, str]) -> list[str]:
-    """The first two lines of a box."""
-    title = record.name or roles.get(record.id) or translate(record.kind)
-    if record.op is not None:
-        title = f"{_variable(record)} = {record.op.name}" if record.name else record.op.name
-    cell = "" if record.earlier is None else f" · {clip(record.earlier, _TITLE)}"
-    return [title, f"{_kind_text(record.shape, record.dtype, usual)}{cell}"]
+def _titles(records: list[Record], usual: torch.dtype | None) -> Callable[[Record], list[str]]:
+    """A function that gives the first two lines of the box of a record."""
+    roles, tied = _roles(records), tied_parameters(records)
+
+    def titled(record: Record) -> list[str]:
+        title = (record.full if record.id in tied else record.name) or roles.get(record.id) or translate(record.kind)
+        if record.op is not None:
+            title = f"{_variable(record)} = {record.op.name}" if record.name else record.op.name
+        cell = "" if record.earlier is None else f" · {clip(record.earlier, _TITLE)}"
+        return [title, f"{_kind_text(record.shape, record.dtype, usual)}{cell}"]
+
+    return titled
 
 
 def _variable(record: Record) -> str:
@@ -462,15 +478,27 @@ def _variable(record: Record) -> str:
     return f"{record.name}, …" if record.name and record.several else record.name or ""
 
 
-def _value(record: Record, most: int) -> list[str]:
-    """The lines of a box with its value: up to ``most`` numbers are written out."""
+def _value(record: Record, most: int, parts: list[str]) -> list[str]:
+    """The lines of a box with its value: up to ``most`` numbers are written out. A sum has the lines of its parts."""
     value = record.value
     if value is None or value.array is None or not 0 < value.array.size <= most:
         return []
     after = (
         "" if record.since is None or record.since.what is None else translate(" after {what}", what=record.since.what)
     )
-    return broken(translate("value {in_box}{after}", in_box=in_box(value), after=after))
+    return [*broken(translate("value {in_box}{after}", in_box=in_box(value), after=after)), *parts]
+
+
+def _spoiled(record: Record) -> list[Spoiled]:
+    """Which numbers are not to be used any more. A mask has infinite values, and so has the score of a masked place."""
+    value, gradient = record.value, record.gradient
+    found: list[Spoiled] = ["value"] if value is not None and (value.nan or isnan(value.norm)) else []
+    return [*found, "gradient"] if gradient is not None and _broken(gradient) else found
+
+
+def _broken(gradient: Stats) -> bool:
+    """Whether a gradient has a NaN or an Inf. Of some only the norm is known, which may be infinite without them."""
+    return bool(gradient.nan or gradient.inf or isnan(gradient.norm))
 
 
 def _gradient(record: Record, gradient: Stats, most: int) -> str:
@@ -530,6 +558,7 @@ def _edges(
                 "label": _kind_text(shape, source.dtype, usual),
                 "back": back,
                 "gradient": told,
+                "spoiled": 1 if came is not None and _broken(came) else 0,
                 "mismatch": None
                 if came is None or came.shape == shape
                 else translate(
@@ -589,9 +618,7 @@ def _summary(
             if alone
             else translate("{usual} unless a box says otherwise", usual=dtype_name(usual))
         )
-    roots = [
-        record.name or (record.op.name if record.op is not None else record.kind) for record in records if record.root
-    ]
+    roots = [root_name(record) for record in records if record.root]
     parts += [
         translate("{count:,} of the ops from {cell}", count=count, cell=cell)
         for cell, count in _earlier(records).items()
@@ -606,6 +633,16 @@ def _summary(
         )
     forward = records and graph.ending is None and not graph.backwards
     return ", ".join(parts) + (translate("; forward only") if forward else "")
+
+
+def _started_from(records: list[Record], ids: Mapping[int, str]) -> list[LossText]:
+    """The numbers from which the last backward started, where they are known."""
+    known = [one for one in records if one.root and one.value is not None and one.value.array is not None]
+    return [
+        LossText(node=ids[one.id], name=root_name(one), text=in_box(one.value))
+        for one in known
+        if one.value is not None and one.value.array is not None and one.value.array.size == 1
+    ]
 
 
 def _losses(graph: AutogradGraph, frames: list[HistoryFrame]) -> Losses:

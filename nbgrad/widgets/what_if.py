@@ -14,6 +14,7 @@ from nbgrad.widgets.description.format import number, shape_text
 from nbgrad.widgets.description.ids import edge_id, node_id
 from nbgrad.widgets.description.outline import LOOK
 from nbgrad.widgets.description.schema import Description, Look, Supposed
+from nbgrad.widgets.description.summed_losses import sum_lines
 from nbgrad.widgets.description.tensor_summary import FEW, WRITTEN_IN_BOX, amount, in_box, look
 
 Changes = Mapping[str, Mapping[str, float]]
@@ -126,7 +127,12 @@ class WhatIf:
             node: gradient for id, gradient in outcome.gradients.items() if (node := self._names[id]) not in hidden
         }
         written = summarise_all(dict(enumerate(values.values())))
-        lines = {node: translate("value {in_box}", in_box=in_box(written[at])) for at, node in enumerate(values)}
+        numbers = {node: in_box(written[at]) for at, node in enumerate(values)}
+        sums = description.get("sums", {})
+        lines = {
+            node: "\n".join([translate("value {in_box}", in_box=text), *sum_lines(sums.get(node, []), numbers)])
+            for node, text in numbers.items()
+        }
         rules = dict(_rules(gradients, most))
         return {node: [lines.get(node, ""), rules.get(node, "")] for node in dict.fromkeys((*lines, *rules))}
 

@@ -51,6 +51,7 @@ class Sketch:
             "label": list(label),
             "numbers": next(([at, len(label)] for at, line in enumerate(label) if line.startswith("value ")), []),
             "full": "",
+            "cuts": [],
             "about": "",
             "row": None,
             "rule": None if kind in ("constant", "input") else "∇ 0.2",
@@ -61,6 +62,7 @@ class Sketch:
             "value": LOOK,
             "gradient": None if kind in ("constant", "input") else LOOK,
             "badges": [],
+            "spoiled": [],
             "levels": {"gradient": 0.5, "dtype": 0.0},
             "holds": [],
             "calls": None,
@@ -100,6 +102,7 @@ class Sketch:
                 "back": "(32, 10)",
                 "gradient": "(32, 10), norm 0.25",
                 "mismatch": None,
+                "spoiled": 0,
                 "reduction": None if reduction is None else undone(reduction),
             }
         )
@@ -114,6 +117,7 @@ class Sketch:
             "name": self.name,
             "summary": f"{ops} ops, {len(self.nodes) - ops} tensors; backward from loss",
             "totals": "",
+            "losses": [],
             "notes": list(notes),
             "stopped": False,
             "nodes": self.nodes,

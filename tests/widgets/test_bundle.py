@@ -22,7 +22,7 @@ KERNELS = Path(exports.__file__).with_name("kernels.js")
 def test_it_is_small() -> None:
     beside = view.STATIC / "page_run.js"  # pages saved with what_if=True have this script
     assert beside.stat().st_size < 5_000
-    assert SCRIPT.stat().st_size + beside.stat().st_size < 120_000
+    assert SCRIPT.stat().st_size + beside.stat().st_size < 120 * 1024
     assert KERNELS.stat().st_size < 15_000  # those pages and the pages of programs have these
     assert STYLE.stat().st_size < 33_000
 

@@ -262,7 +262,7 @@ def read(given: Callable[[Any, nbgrad.Tensor, Any, int], nbgrad.Tensor], steps: 
 def test_what_each_step_is_given_of_its_own_is_in_the_box(given: Any, ops: int) -> None:
     drawn = drawable(read(given), NODES)
     folds = box(drawn)
-    assert folds["label"] == ["GRUCell × 19", "cell"]
+    assert folds["label"] == ["GRUCell × 19", "cell, 19 calls"]
     assert {row["term"]: row["text"] for row in folds["details"]}["Folded"].startswith(f"{19 * (ops + 1)} ops")
     assert sum(node["op"] == "getitem" for node in drawn["nodes"]) == 1, "that of the first step"
 
@@ -290,7 +290,7 @@ def test_what_is_made_of_the_step_before_is_a_part_of_the_step(given: Any, label
     described = read(given)
     folds = box(drawable(described, NODES))
     details = {row["term"]: row["text"] for row in folds["details"]}
-    assert folds["label"] == [label, "cell"]
+    assert folds["label"] == [label, "cell, 19 calls"]
     assert details["Each of them"].splitlines()[0] == f"{label.partition(',')[0]}: 1 op"
     assert details["Folded"].startswith(f"{19 * ops} ops")
 

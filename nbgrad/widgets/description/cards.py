@@ -4,6 +4,7 @@ from collections import defaultdict
 
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Node, Scope
+from nbgrad.widgets.description.short_names import named
 from nbgrad.widgets.description.text_metrics import clip_middle
 
 _TITLE = 36
@@ -23,7 +24,7 @@ def carded(graph: Outline) -> Outline:
     ops = _single(nodes, {scope["parent"] for scope in description["scopes"]})
     scopes: list[Scope] = [{**scope, "op": ops.get(scope["id"])} for scope in description["scopes"]]
     alone = {scope["op"]: scope["label"] for scope in scopes}
-    nodes = [_titled(node, alone.get(node["id"])) for node in nodes]
+    nodes = named([_titled(node, alone.get(node["id"])) for node in nodes])
     return graph.changed({**description, "nodes": nodes, "scopes": scopes})
 
 

@@ -57,12 +57,19 @@ def _tells(overlay: str) -> bool:
 def _node(node: Node, *, hidden: bool) -> Node:
     levels = {key: level for key, level in node["levels"].items() if not _tells(key)}
     rule = f"∇ {UNKNOWN}" if hidden else node["rule"]
-    return {**node, "rule": rule, "levels": levels, "norms": [], "past": "", "bars": None}
+    spoiled = [one for one in node["spoiled"] if one == "value" or not hidden]
+    return {**node, "rule": rule, "levels": levels, "norms": [], "past": "", "bars": None, "spoiled": spoiled}
 
 
 def _edge(edge: Edge) -> Edge:
     """The edge with a question mark for its gradient, and without its reduction, which would give answers away."""
-    return {**edge, "gradient": None if edge["gradient"] is None else UNKNOWN, "mismatch": None, "reduction": None}
+    return {
+        **edge,
+        "gradient": None if edge["gradient"] is None else UNKNOWN,
+        "mismatch": None,
+        "spoiled": 0,
+        "reduction": None,
+    }
 
 
 class _ConcealedRests(NamedTuple):

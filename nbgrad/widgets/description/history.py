@@ -98,9 +98,10 @@ def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str],
                 translate("update / weight"), translate(_UPDATES), _Scale(updates, GUIDE, between=empty), labels, some
             )
         )
+    names = {which: name for name, some in losses.items() for which, _ in some}
     history = History(
         frames=[
-            Frame(number=frame.number, title=str(frame), value=_value(frame), structure=structure)
+            _frame(frame, structure, names.get(frame.number, "loss") if len(losses) > 1 else None)
             for frame, structure in zip(frames, structures, strict=True)
         ],
         loss=_loss(frames, losses, [ids[record.id] for record in records if record.root]),
@@ -112,6 +113,16 @@ def past(frames: list[HistoryFrame], records: list[Record], ids: dict[int, str],
     low, high = number(scale.low), number(scale.high)
     overlay = Overlay(key="history", label=translate("history: gradient norm (log)"), low=low, high=high, classes=[])
     return Past(history, norms, {records[at].id: letters[place] for place, at in enumerate(inner)}, [overlay])
+
+
+def _frame(frame: HistoryFrame, structure: int, loss: str | None) -> Frame:
+    made = Frame(number=frame.number, title=str(frame), value=_value(frame), structure=structure)
+    return made if loss is None else {**made, "loss": loss}
+
+
+def root_name(record: Record) -> str:
+    """The name of the number from which a backward started: its variable, or its op."""
+    return record.name or (record.op.name if record.op is not None else record.kind)
 
 
 def _loss(frames: list[HistoryFrame], losses: Losses, roots: list[str]) -> Chart | None:

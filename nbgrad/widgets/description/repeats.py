@@ -282,7 +282,8 @@ class _Calls:
 
     def inside(self, call: str) -> object:
         """The nodes of a call, and the modules that it calls."""
-        called = [self._scopes[scope]["label"] for scope in self._tree.inside(call) if scope != call]
+        scopes = [self._scopes[scope] for scope in self._tree.inside(call) if scope != call]
+        called = [(scope["name"], scope["like"]) for scope in scopes]
         return called, self._signature(call)
 
     def _signature(self, call: str) -> object:

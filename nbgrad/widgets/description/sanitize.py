@@ -13,7 +13,7 @@ from nbgrad.widgets.description.text_metrics import clean, clip, clip_middle
 LINE = 44
 """How many letters a line in a box has at most."""
 
-_LINES, _MARK, _SCOPE, _TERM, _NAME, _TEXT, _WORDS, _SHORT = 5, 72, 56, 80, 120, 20_000, 600, 200
+_LINES, _MARK, _SCOPE, _TERM, _NAME, _TEXT, _WORDS, _SHORT = 8, 72, 56, 80, 120, 20_000, 600, 200
 
 
 def _mathml(text: str) -> str:
@@ -38,6 +38,7 @@ _BOXES = {
         "op": _TERM,
         "badges": {"text": _WORDS},
     },
+    "losses": {"name": partial(clip_middle, length=LINE), "text": LINE},
     "edges": {
         "input": _TERM,
         "label": _TERM,
@@ -59,7 +60,7 @@ _BOXES = {
     },
     "ranking": {"rows": {"name": partial(clip_middle, length=_NAME)}},
     "history": {
-        "frames": {"title": _TERM},
+        "frames": {"title": _TERM, "loss": _TERM},
         "charts": {"curves": {"label": _TERM}},
         "differences": {"lines": _SHORT},
     },

@@ -119,6 +119,10 @@ BadgeKind = Literal["nan", "unreached", "inplace", "failed", "warning"]
 """The sign of each kind of finding; any other kind has the sign of a warning."""
 
 
+Spoiled = Literal["value", "gradient", "inside"]
+"""The numbers of a node that have a NaN: its value or its gradient, which may also have an Inf; or those in its box."""
+
+
 class Badge(TypedDict):
     """Something that the reader must see at a node."""
 
@@ -142,6 +146,7 @@ class Node(TypedDict):
     label: list[str]  # the lines drawn in the box, short, already shortened with an ellipsis
     numbers: list[int]  # the lines of the label that are its value: the first one, and the one after them; or empty
     full: str  # the first line and what follows in it, unshortened; empty if nothing was shortened
+    cuts: list[str]  # the first line of a short box, and of a box that is only a name; empty if it is short anyway
     about: str  # in the first line, after the name: settings, such as "× 2.5"; the module if this is its only op
     row: str | None  # id of the op in whose box this tensor is a row; None before drawing and for other nodes
     rule: str | None  # the last line, of the backward: "∇ -0.25", "∇ norm 3"; None if no gradient came
@@ -152,6 +157,7 @@ class Node(TypedDict):
     value: Look | None
     gradient: Look | None
     badges: list[Badge]
+    spoiled: list[Spoiled]
     levels: dict[str, float]  # by key of an overlay: a level from 0 to 1, or the position of its class
     holds: list[str]  # ids of the module calls that a folded node stands for
     calls: ScopeKind | None  # what these are; None if it is not folded
@@ -165,9 +171,9 @@ class Node(TypedDict):
 def plain_node(name: str, kind: Kind, label: list[str], details: list[Detail]) -> Node:
     """A node with the id ``name``, and with nothing but its label and its details."""
     return Node(
-        id=name, kind=kind, root=False, label=label, numbers=[], full="", about="", row=None, rule=None, scope=None,
-        op=None, variable="", details=details, value=None, gradient=None, badges=[], levels={}, holds=[], calls=None,
-        norms=[], past="", bars=None, bytes=0, line=0,
+        id=name, kind=kind, root=False, label=label, numbers=[], full="", cuts=[], about="", row=None, rule=None,
+        scope=None, op=None, variable="", details=details, value=None, gradient=None, badges=[], spoiled=[], levels={},
+        holds=[], calls=None, norms=[], past="", bars=None, bytes=0, line=0,
     )  # fmt: skip
 
 
@@ -196,6 +202,7 @@ class Edge(TypedDict):
     back: str | None  # shape of the gradient that came back along it: "(32, 10)", None if none did
     gradient: str | None  # the same with its norm; empty if the gradient is computed in boxes of its own
     mismatch: str | None  # the fault, if the gradient does not fit the value
+    spoiled: int  # 1 if the gradient has a NaN or an Inf, else 0: it takes fewer bytes than a truth value
     reduction: Reduction | None
 
 
@@ -203,7 +210,7 @@ def plain_edge(id: str, source: str, target: str, input: str, label: str) -> Edg
     """An edge along which no gradient came."""
     return Edge(
         id=id, source=source, target=target, input=input, label=label, back=None, gradient=None, mismatch=None,
-        reduction=None,
+        spoiled=0, reduction=None,
     )  # fmt: skip
 
 
@@ -286,6 +293,7 @@ class Frame(TypedDict):
 
     number: int  # which backward it was, from 1
     title: str  # "backward 120, loss 0.34"
+    loss: NotRequired[str]  # the name of the number that it started from, if it is not the same in all frames
     value: str  # the text in the box that the backward started from: "value 0.34"; empty if it is not known
     structure: int  # frames of one structure ran through the same ops on the same shapes
 
@@ -422,6 +430,22 @@ class Question(TypedDict):
     seals: list[int]  # for each number, row by row: the checksum of the right cell
 
 
+class Term(TypedDict):
+    """A part of a sum."""
+
+    node: str
+    name: str  # its variable, with its factor: "0.1 × b"
+    minus: bool  # whether it is subtracted
+
+
+class LossText(TypedDict):
+    """A number from which the last backward started."""
+
+    node: str
+    name: str  # its variable, or its op
+    text: str  # the number
+
+
 class Description(TypedDict):
     """The whole graph."""
 
@@ -429,6 +453,7 @@ class Description(TypedDict):
     name: str
     summary: str  # one sentence: "4 ops, 3 tensors, 1 broadcast reduction; backward from loss"
     totals: str  # in few letters: "1.2 M parameters, 31 ms, 2.4 MiB kept for the backward"; may be empty
+    losses: list[LossText]
     notes: list[str]  # sentences that the reader must see: the parts left out, and why
     stopped: bool  # by an error, which the first note tells
     nodes: list[Node]
@@ -455,6 +480,7 @@ class Description(TypedDict):
     texts: NotRequired[dict[str, str]]  # those of the page in this language, by their English; only as it is sent
     unknown: Annotated[NotRequired[list[str]], PYTHON_ONLY]  # the nodes whose gradient the reader does not see yet
     kept: Annotated[NotRequired[KeptBytes], PYTHON_ONLY]
+    sums: Annotated[NotRequired[dict[str, list[Term]]], PYTHON_ONLY]  # by node: the parts of a loss that is a sum
     beside: Annotated[NotRequired[dict[str, str]], PYTHON_ONLY]  # by node: the node beside which it stands
 
 
@@ -462,8 +488,8 @@ def plain_description(version: int, name: str, summary: str) -> Description:
     """A description of nothing, in the language of the texts that are made now."""
     history = History(frames=[], loss=None, charts=[], differences=[])
     made = Description(
-        version=version, name=name, summary=summary, totals="", notes=[], stopped=False, nodes=[], edges=[], scopes=[],
-        ops={}, formulas={}, steps=[], overlays=[], colour="", copies={}, twins={}, verdicts=[], problems=[],
+        version=version, name=name, summary=summary, totals="", losses=[], notes=[], stopped=False, nodes=[], edges=[],
+        scopes=[], ops={}, formulas={}, steps=[], overlays=[], colour="", copies={}, twins={}, verdicts=[], problems=[],
         outcome="", checked=[], history=history, hidden=Hidden(reductions=[], nodes=[]), memory=None, living=[],
         ranking=Ranking(columns=[], rows=[], parents={}, note=""),
     )  # fmt: skip

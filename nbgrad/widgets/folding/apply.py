@@ -29,6 +29,7 @@ from nbgrad.widgets.description.schema import (
     Node,
     Reduction,
     Scope,
+    Spoiled,
     Step,
     plain_node,
 )
@@ -209,7 +210,8 @@ def _with_result(node: Node, inside: list[Node], leaving: set[str]) -> Node:
     if node["kind"] != "folded" or len(leaving) != 1:
         return node
     (result,) = (one for one in inside if one["id"] in leaving)
-    return {**node, "label": [*node["label"], *result["label"][1:2]], "rule": result["rule"]}
+    spoiled: list[Spoiled] = [*node["spoiled"], *(one for one in result["spoiled"] if one == "gradient")]
+    return {**node, "label": [*node["label"], *result["label"][1:2]], "rule": result["rule"], "spoiled": spoiled}
 
 
 def _with_bytes(node: Node, inside: list[Node], kept: KeptBytes | None, sizes: list[int]) -> Node:
@@ -288,7 +290,12 @@ def _folded_node(
         if loop:
             label.append(" | ".join(dict.fromkeys(scope["folds"] for scope in scopes)))
         elif ends != kinds * 2:  # calls of one module without a name
-            label.append(" … ".join(dict.fromkeys(ends)))
+            names = " … ".join(dict.fromkeys(ends))
+            label.append(
+                translate("{names}, {calls:,} calls", names=names, calls=len(scopes))
+                if {one["name"] for one in scopes} == {ends[0]}
+                else names
+            )
         folds = iter(scopes)
         each = [(part.kind, next(folds)["folds"] if part.called else counted(1, "op")) for part in run.parts]
         text = "\n".join(map(": ".join, each)) if len(each) > 1 else each[0][1]
@@ -298,12 +305,16 @@ def _folded_node(
         details.insert(0, _part(translate("Each of them"), text))
         if loop:
             details.insert(1, _part(translate("Iterations"), _iterations(scopes, inside)))
+    spoiled = any(node["spoiled"] for node in inside)
+    if spoiled:
+        label[1:2] = [", ".join([*label[1:2], translate("NaN or Inf inside")])]
     past = "".join(map(max, zip(*(node["past"] for node in inside if node["past"]), strict=True)))
     return {
         **plain_node(folded_id(scopes[0]["id"]), "folded", label, details),
         "root": any(node["root"] for node in inside),
         "scope": scopes[0]["parent"],
         "badges": [badge for node in inside for badge in node["badges"]],
+        "spoiled": ["inside"] if spoiled else [],
         "levels": levels,
         "holds": [scope["id"] for scope in scopes],
         "calls": scopes[0]["kind"],
@@ -374,6 +385,7 @@ def _merged_edge(group: list[Edge], tensors: int) -> Edge:
         else translate("{first} and {tensors} more", first=first["label"], tensors=tensors - 1),
         "back": None if not gradients else alone["back"] if alone else back,
         "gradient": none if not gradients else alone["gradient"] if alone else several,
+        "spoiled": 1 if any(edge["spoiled"] for edge in group) else 0,
     }
 
 

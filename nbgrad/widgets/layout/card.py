@@ -6,8 +6,9 @@
 from typing import NamedTuple, Self
 
 from nbgrad.widgets.description.schema import Form, Node
+from nbgrad.widgets.description.short_names import NAME, SHORT
 from nbgrad.widgets.description.tensor_summary import broken
-from nbgrad.widgets.description.text_metrics import NABLA, WIDER, clip, gradient_width, text_width
+from nbgrad.widgets.description.text_metrics import NABLA, WIDER, clip, clip_middle, gradient_width, text_width
 
 HEAD_SIZE, LINE_SIZE = 13.0, 11.0
 HEAD_HEIGHT, LINE_HEIGHT, ROW_HEIGHT, MARK_HEIGHT = 17.0, 14.0, 15.0, 17.0
@@ -23,9 +24,6 @@ BEHIND = 5.0
 
 TOGETHER = 36
 """The last line of a box and its gradient stand beside each other if they have no more letters than this."""
-
-SHORT, NAME = 24, 16
-"""How many letters a line has at most where a box is short, and where it is only a name."""
 
 NARROW = 5
 """A text of fewer letters than this is left out rather than cut."""
@@ -61,13 +59,14 @@ class Card(NamedTuple):
         head, *lines = node["label"]
         if form != "card":
             most = SHORT if form == "short" else NAME
+            name = node["cuts"][form != "short"] if node["cuts"] else clip_middle(head, most)
             tail, line = _room(node["about"], most - len(head)), told(node)
             rule = [] if node["rule"] is None else [clip(node["rule"], max(8, TOGETHER - len(line)))]
             if form == "short":
-                return cls(clip(head, most), tail, [line] * bool(line), rule, bool(rule and line), 0)
+                return cls(name, tail, [line] * bool(line), rule, bool(rule and line), 0)
             if form == "line":
-                return cls(clip(head, most), " ".join(filter(None, [tail, line])), [], rule, bool(rule), 0)
-            return cls(clip(head, most), tail, [], [], False, 0)
+                return cls(name, " ".join(filter(None, [tail, line])), [], rule, bool(rule), 0)
+            return cls(name, tail, [], [], False, 0)
         row = node["row"] is not None
         tail = node["about"]
         if row:
@@ -92,10 +91,15 @@ def told(node: Node) -> str:
 
 
 def _room(text: str, letters: int) -> str:
-    """As much of a text as there is room for, first without what is in brackets at its end; nothing for few letters."""
+    """As much of a text as there is room for, first without what is in brackets at its end; nothing for few letters.
+
+    The path of a module, after "·", keeps both ends, and settings keep the first ones.
+    """
     if len(text) >= letters:
         text = text.partition(" (")[0]
-    return clip(text, letters - 1) if letters > NARROW else ""
+    if letters <= NARROW:
+        return ""
+    return clip_middle(text, letters - 1) if text.startswith("·") else clip(text, letters - 1)
 
 
 class Measured(NamedTuple):

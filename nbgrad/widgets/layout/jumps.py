@@ -11,8 +11,9 @@ from string import ascii_lowercase
 from typing import NamedTuple
 
 from nbgrad.widgets.description.schema import Box, Edge, Jump, Layout
+from nbgrad.widgets.description.short_names import without_class
 from nbgrad.widgets.description.stage import Stage
-from nbgrad.widgets.description.text_metrics import WIDER, clip, text_width
+from nbgrad.widgets.description.text_metrics import WIDER, clip_middle, text_width
 from nbgrad.widgets.layout.curves import Run
 from nbgrad.widgets.layout.parts import Direction, PictureParts
 
@@ -24,7 +25,7 @@ SIGN_SIZE, SIGN_HEIGHT = 11.0, 15.0
 _PAD = 5.0  # inside a sign, at its left and its right
 _STUB = 16.0  # the length of the line between a box and its sign: room for two arrow heads
 _ROOM = 2.0  # around a sign
-_LETTERS = 14  # of a name in a sign, at most
+_LETTERS = 16  # of a name in a sign, at most
 _NAMES = 2  # in a sign, at most
 _GAP = 4.0  # between its letters and its names
 _TITLE = 20.0  # the height of the title of a frame
@@ -200,7 +201,7 @@ class _Signs:
     def _name(self, end: _LineEnd, edges: list[Edge]) -> str:
         """The names at the other end: at most two, and how many more there are."""
         far = dict.fromkeys(edge["target" if end.leaves else "source"] for edge in edges)
-        names = [clip(self._names[node], _LETTERS) for node in far]
+        names = [clip_middle(without_class(self._names[node]), _LETTERS) for node in far]
         if end.leaves:  # the names at a target are in the order of its letters
             names = list(dict.fromkeys(names))
         more = f" +{len(names) - _NAMES}" if len(names) > _NAMES else ""

@@ -102,6 +102,7 @@ SIGNS = {
     "mark": message("broadcast undone: summed"),
     "value": message("value, forward"),
     "back": message("∇ gradient, backward"),
+    "wrong": message("∇ NaN or infinity"),
     "faint": message("no gradient"),
     "jump": message("goes on at the same letter"),
 }

@@ -17,8 +17,9 @@ from nbgrad.core.stages import stage
 from nbgrad.core.translation import translate
 from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.schema import Box, Description, Edge, Form, Jump, Layout, Node, Picture, Scope
+from nbgrad.widgets.description.short_names import SHORT
 from nbgrad.widgets.description.stage import PROJECTOR
-from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, gradient_width, text_width, wrap
+from nbgrad.widgets.description.text_metrics import ADJUST, FONT, NABLA, WIDER, clip, gradient_width, text_width, wrap
 from nbgrad.widgets.description.told import LISTED, told, unlisted
 from nbgrad.widgets.layout.card import (
     BAR,
@@ -64,6 +65,7 @@ _MARGIN, _TITLE, _ROW, _MIN_WIDTH = 16.0, 15.0, 16.0, 460.0
 _LOOKS = {
     "faint": ' stroke-dasharray="4 3"',
     "back": ' stroke-dasharray="1 2.6" stroke-linecap="round"',
+    "wrong": ' stroke-dasharray="5 3" stroke-width="2"',
 }
 """How the lines of edges are drawn that are no plain line."""
 
@@ -257,7 +259,8 @@ def _legend(rows: list[str], picture: Picture, width: float, y: float) -> float:
     present |= {"mark"} if picture["layout"]["marks"] else set()
     present |= {"jump"} if picture["layout"]["jumps"] else set()
     for edge in [one for one in edges if picture["layout"]["edges"][one["id"]]]:
-        present |= {"faint"} if edge["gradient"] is None else {"value", "back"} if edge["gradient"] else {"value"}
+        present |= {"faint" if edge["gradient"] is None else "value"}
+        present |= {"wrong" if edge["spoiled"] else "back"} if edge["gradient"] else set()
     x = _MARGIN
     y += 10
     if (told := list(_scale(picture, x, y))) != []:
@@ -313,6 +316,12 @@ def _filled(shape: str, role: str, colour: str) -> str:
     )
 
 
+def _spoiled(shape: str) -> str:
+    """A shape with the outline of a box whose numbers are not finite."""
+    outlined = re.sub(r' stroke="[^"]*"', f' stroke="{EDGES["wrong"][0]}"', shape)
+    return re.sub(r'class="([^"]*)"', r'class="\1 nbgs-wrong"', outlined, count=1)
+
+
 def _bare(text: str) -> str:
     """A text, or a sign, as dark or as light as possible: its background may have a strong colour."""
     dark = re.sub(rf'(fill|stroke)="({"|".join(ink for ink, _ in INKS.values())})"', r'\1="#000000"', text)
@@ -327,7 +336,7 @@ def loops_over(node: Node) -> bool:
 def _sample(key: str, x: float, y: float) -> list[str]:
     if key in EDGES:
         line = [[x, y], [x + 8, y], [x + 16, y], [x + 26, y]]
-        runs = [line if key != "back" else line[::-1]]
+        runs = [line if key not in ("back", "wrong") else line[::-1]]
         return [_line(runs, key), _tips(key, _tip(runs))]
     box: Box = {"x": x, "y": y - 7, "width": 26, "height": 14}
     if key == "mark":
@@ -487,6 +496,8 @@ def _node(node: Node, layout: Layout, colour: str, marks: dict[str, str]) -> Ite
     level = node["levels"].get(colour)
     if level is not None:  # a second outline inside would be hidden
         shapes = [_heated(one, level) for one in (shapes[:1] if kind == "parameter" else shapes)]
+    elif not colour and node["spoiled"]:
+        shapes = [_spoiled(one) for one in shapes]
     elif colour:
         shapes = [_filled(one, "nbgs-plain", PAINTS["card"].fill) for one in shapes]
     yield from shapes
@@ -524,18 +535,21 @@ def _card(node: Node, box: Box, rule: float | None, form: Form) -> Iterator[str]
     if node["bars"] is not None and form not in LOW:
         yield _bars(node["bars"]["heights"], right, y + card.charted * (HEAD_HEIGHT - 1))
     y += (ROW_HEIGHT if row else HEAD_HEIGHT) - 1
+    numbers = node["label"][slice(*(node["numbers"] or [0, 0]))] if "value" in node["spoiled"] else []
     for line in card.lines:
-        yield _text(line, (left, y), LINE_SIZE, "muted")
+        spoiled = any(line in (one, clip(one, SHORT)) for one in numbers)
+        yield _text(line, (left, y), LINE_SIZE, "alarm" if spoiled else "muted")
         y += LINE_HEIGHT
     if card.rule:
         first, *rest = card.rule
         y -= (LINE_HEIGHT if card.lines else ROW_HEIGHT - 1) * card.beside
         # Beside the last line it ends at the right side, in the widest of the fonts.
         x = right - (_SIGN + _SIGN_GAP) * LINE_SIZE - (rule or 0.0) * WIDER if card.beside else left
-        yield _gradient(first, (x, y), LINE_SIZE, "rule", None, bold=True)
+        ink = "alarm" if "gradient" in node["spoiled"] else "rule"
+        yield _gradient(first, (x, y), LINE_SIZE, ink, None, bold=True)
         for line in rest:
             y += LINE_HEIGHT
-            yield _text(line, (left, y), LINE_SIZE, "rule", bold=True)
+            yield _text(line, (left, y), LINE_SIZE, ink, bold=True)
 
 
 def _bars(heights: str, right: float, foot: float) -> str:
@@ -593,7 +607,10 @@ def _lines(edge: Edge, layout: Layout) -> list[tuple[str, list[Run]]]:
         return [("value", [beside(run, 0, ends) for run, ends in ended])]
     forward = [beside(run, APART, ends) for run, ends in ended]
     back = [beside(run, -APART, ends)[::-1] for run, ends in reversed(ended)]
-    return [("value", forward), ("back" if edge["mismatch"] is None else "wrong", back)]
+    return [
+        ("value", forward),
+        ("wrong" if edge["spoiled"] or edge["mismatch"] else "back", back),
+    ]
 
 
 def _line(runs: list[Run], role: str) -> str:

@@ -1,11 +1,13 @@
 """A recorded graph as a program in an exported page, which runs it again with other numbers."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from nbgrad.core.graph.rerun import Rerun
 from nbgrad.core.graph.saved_graph import AnyGraph, SavedGraph
 from nbgrad.widgets.description.ids import node_id
+from nbgrad.widgets.description.schema import Term
 from nbgrad.widgets.what_if import edge_ids
 
 NUMBERS = 2_000
@@ -15,12 +17,13 @@ OPS = 300
 """The most ops of such a graph."""
 
 
-def what_if_program(graph: AnyGraph, root: str) -> str:
+def what_if_program(graph: AnyGraph, root: str, sums: Mapping[str, list[Term]]) -> str:
     """The program as JSON, as ``page_run.ts`` reads it.
 
     Args:
         graph: the graph.
         root: the name in the picture of the tensor from which the backward began.
+        sums: the parts of the losses that are sums, by node.
 
     Raises:
         ValueError: the graph is too large, or its reader is asked for gradients.
@@ -59,6 +62,7 @@ def what_if_program(graph: AnyGraph, root: str) -> str:
         "found": found,
         "roots": seeds,
         "root": root,
+        "sums": sums,
         "notes": notes,
     }
     return json.dumps(told, allow_nan=False).replace("<", "\\u003c")

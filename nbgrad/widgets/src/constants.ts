@@ -29,6 +29,7 @@ export const SIGNS = {
   mark: "broadcast undone: summed",
   value: "value, forward",
   back: "∇ gradient, backward",
+  wrong: "∇ NaN or infinity",
   faint: "no gradient",
   jump: "goes on at the same letter",
 };

@@ -81,6 +81,7 @@ export interface Node {
   label: string[];
   numbers: number[];
   full: string;
+  cuts: string[];
   about: string;
   row: string | null;
   rule: string | null;
@@ -91,6 +92,7 @@ export interface Node {
   value: Look | null;
   gradient: Look | null;
   badges: Badge[];
+  spoiled: ("value" | "gradient" | "inside")[];
   levels: Record<string, number>;
   holds: string[];
   calls: ScopeKind | null;
@@ -122,6 +124,7 @@ export interface Edge {
   back: string | null;
   gradient: string | null;
   mismatch: string | null;
+  spoiled: number;
   reduction: Reduction | null;
 }
 
@@ -176,6 +179,7 @@ export interface Verdict {
 export interface Frame {
   number: number;
   title: string;
+  loss?: string;
   value: string;
   structure: number;
 }
@@ -283,11 +287,24 @@ export interface Question {
   seals: number[];
 }
 
+export interface Term {
+  node: string;
+  name: string;
+  minus: boolean;
+}
+
+export interface LossText {
+  node: string;
+  name: string;
+  text: string;
+}
+
 export interface Description {
   version: number;
   name: string;
   summary: string;
   totals: string;
+  losses: LossText[];
   notes: string[];
   stopped: boolean;
   nodes: Node[];

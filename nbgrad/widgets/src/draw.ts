@@ -36,7 +36,7 @@ export function draw(picture: Picture): Drawing {
   for (const edge of description.edges) {
     const runs = layout.edges[edge.id];
     if (!runs?.length) continue;
-    const classes = `${edge.gradient === null ? "nbg-none" : ""} ${edge.mismatch ? "nbg-mismatch" : ""}`;
+    const classes = `${edge.gradient === null ? "nbg-none" : ""} ${edge.mismatch ? "nbg-mismatch" : ""} ${edge.spoiled ? "nbg-spoiled" : ""}`;
     const group = svg("g", { class: `nbg-edge ${classes}`, "data-edge-id": edge.id, testid: "edge", "aria-hidden": "true" });
     group.append(svg("title", {}, edgeTitle(edge)), svg("path", { class: "nbg-hit", d: path(runs) }), ...edgeLines(edge, runs, layout));
     drawing.edges.set(edge.id, group);
@@ -169,7 +169,7 @@ export function front({ kind }: GraphNode, box: Box): Box {
 function nodeGroup(node: GraphNode, whole: Box, by = 1): SVGGElement {
   const box = front(node, whole);
   const group = svg("g", {
-    class: `nbg-node nbg-${node.kind} ${node.row === null ? "" : "nbg-row"} ${node.root ? "nbg-root" : ""} ${node.badges[0] ? `nbg-has-${node.badges[0].kind}` : ""}`,
+    class: `nbg-node nbg-${node.kind} ${node.row === null ? "" : "nbg-row"} ${node.root ? "nbg-root" : ""} ${node.badges[0] ? `nbg-has-${node.badges[0].kind}` : ""} ${node.spoiled.map((what) => `nbg-spoiled nbg-bad-${what}`).join(" ")}`,
     role: "button", tabindex: -1, label: spoken(node), testid: "node", "data-node-id": node.id,
   });
   const folded = node.kind === "folded";
@@ -206,7 +206,7 @@ function card(node: GraphNode, box: Box): SVGElement[] {
   const beside = single && last !== undefined && last.length + node.rule!.length <= TOGETHER;
   if (node.bars) parts.push(bars(node.bars, right, y + (under > Number(beside) ? 16 : 0)));
   y += row ? 14 : 16;
-  for (let at = from; at < node.label.length; at++, y += 14) parts.push(svg("text", { class: "nbg-line", x: left, y, "data-line": at }, node.label[at] ?? ""));
+  for (let at = from; at < node.label.length; at++, y += 14) parts.push(svg("text", { class: `nbg-line ${node.numbers[0]! <= at && at < node.numbers[1]! ? "nbg-number" : ""}`, x: left, y, "data-line": at }, node.label[at] ?? ""));
   if (node.rule === null) return parts;
   if (beside) y -= 14;
   for (const line of broken(node.rule)) {
@@ -226,6 +226,7 @@ function bars({ heights, text }: Bars, right: number, foot: number): SVGElement 
 
 /** A list of numbers in as many lines as it takes, broken after a comma. */
 export function broken(list: string): string[] {
+  if (list.includes("\n")) return list.split("\n").flatMap(broken);
   const lines = [""];
   for (const part of list.split(", ")) {
     const last = lines[lines.length - 1]!;

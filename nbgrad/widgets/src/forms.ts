@@ -43,7 +43,7 @@ export class Forms {
       const [box, form] = [front(node, whole), layout.forms[node.id] ?? "card"];
       const short = form === "short" ? 1 : Math.min(box.height / HIGH, box.width / wide(node));
       const line = form === "line" ? 1 : Math.min(box.height / TALL, box.width / wide(node, true));
-      const name = form !== "card" ? Math.max(1, box.width / (HEAD * length(cut(node.label[0] ?? "", NAME)) + around(node))) : Infinity;
+      const name = form !== "card" ? Math.max(1, box.width / (HEAD * length(brief(node, true)) + around(node))) : Infinity;
       this.#parts.push({ node, box, form, shrunk: layout.shrunk[node.id] ?? 1, short, line, name, texts, inside: inside.get(node.id) ?? [], plain: new Map(), now: "card 1" });
     }
   }
@@ -87,7 +87,7 @@ const around = (node: GraphNode): number => 2 * inset(node) + (node.root ? 16 : 
 
 /** How wide the short form of a box is, or the one of one line. */
 function wide(node: GraphNode, flat = false): number {
-  const [head, line] = [cut(node.label[0] ?? "", flat ? NAME : SHORT), shape(node)];
+  const [head, line] = [brief(node, flat), shape(node)];
   const tail = tailed(node, flat);
   const first = HEAD * length(head) + LINE * length(tail) + (tail ? 6 : 0) + (node.root ? 16 : 0);
   const gradient = LINE * length(cut(node.rule ?? "", Math.max(8, TOGETHER - line.length))) + 10;
@@ -109,10 +109,16 @@ const shapeLine = ({ label, numbers }: Pick<GraphNode, "label" | "numbers">): nu
 
 const cut = (text: string, letters: number): string => (text.length > letters ? `${text.slice(0, Math.max(1, letters - 1))}…` : text);
 
+/** The same in the middle: names differ at both ends. */
+const shortened = (text: string, letters: number): string => (text.length > letters ? `${text.slice(0, letters >> 1)}…${text.slice(text.length - ((letters - 1) >> 1))}` : text);
+
+/** The name of a box that is no card. */
+const brief = ({ cuts, label: [name = ""] }: GraphNode, flat: boolean): string => cuts[Number(flat)] ?? shortened(name, flat ? NAME : SHORT);
+
 /** As much of a text as there is room for, first without what is in brackets at its end. */
 function room(text: string, letters: number): string {
   const bare = text.length >= letters ? text.split(" (")[0]! : text;
-  return letters > NARROW ? cut(bare, letters - 1) : "";
+  return letters > NARROW ? (bare[0] === "·" ? shortened : cut)(bare, letters - 1) : "";
 }
 
 function write(part: Part, form: Form, by: number, scale: number): void {
@@ -128,9 +134,9 @@ function write(part: Part, form: Form, by: number, scale: number): void {
   const wideness = box.width / by;
   const edge = inset(node);
   const [letters, name] = [tall ? SHORT : NAME, node.label[0] ?? ""];
-  const space = form === part.form ? Infinity : wideness - around(node);
-  let head = cut(name, letters);
-  for (let left = head.length; left > 1 && HEAD * length(head) > space; left--) head = `${name.slice(0, left - 1)}…`;
+  const space = form === part.form && by === 1 ? Infinity : wideness - around(node);
+  let head = brief(node, !tall);
+  for (let left = head.length - 2; left >= NARROW && HEAD * length(head) > space; left--) head = shortened(node.variable || name, left);
   const tail = by * scale < LEGIBLE * NEAR ? "" : flat ? tailed(node, true) : room(node.about, letters - name.length);
   const line = shapeLine(node);
   let rules = 0;

@@ -136,15 +136,16 @@ export const told = (description: Description, { id, scope, label, full, about, 
 });
 
 function standIn(id: string, scope: Scope, inside: GraphNode[], overlays: Overlay[]): GraphNode {
+  const spoiled = inside.some((node) => node.spoiled.length);
   const levels: Record<string, number> = {};
   for (const { key, classes } of overlays) {
     const found = inside.flatMap((node) => node.levels[key] ?? []);
     if (classes.length ? new Set(found).size === 1 : found.length) levels[key] = Math.max(...found); // as in nbgrad/widgets/folding/apply.py
   }
   return {
-    id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds], numbers: [], full: scope.full, about: "", row: null, rule: null,
+    id, kind: "folded", root: inside.some((node) => node.root), label: [scope.label, scope.folds + (spoiled ? ", NaN or Inf inside" : "")], numbers: [], full: scope.full, cuts: [], about: "", row: null, rule: null,
     scope: scope.parent, op: null, variable: "", details: [{ term: "Folded", text: scope.folds, role: "parts" }], value: null, gradient: null,
-    badges: inside.flatMap((node) => node.badges), levels, holds: [scope.id], calls: scope.kind, norms: [], past: most(inside.map((node) => node.past)), bars: null, bytes: scope.bytes, line: 0,
+    badges: inside.flatMap((node) => node.badges), spoiled: spoiled ? ["inside"] : [], levels, holds: [scope.id], calls: scope.kind, norms: [], past: most(inside.map((node) => node.past)), bars: null, bytes: scope.bytes, line: 0,
   };
 }
 
@@ -156,7 +157,7 @@ function redirect(
   description: Description, layout: Layout, moved: Layout, where: Map<string, string>, renamed: Map<string, string>,
 ): Edge[] {
   const edges: Edge[] = [];
-  const seen = new Map<string, string>();
+  const seen = new Map<string, Edge>();
   for (const edge of description.edges) {
     const [source, target] = [where.get(edge.source) ?? edge.source, where.get(edge.target) ?? edge.target];
     const runs = layout.edges[edge.id];
@@ -172,10 +173,14 @@ function redirect(
       continue;
     }
     const known = seen.get(`${source} ${target}`);
-    renamed.set(edge.id, known ?? edge.id);
-    if (known) continue;
-    seen.set(`${source} ${target}`, edge.id);
-    edges.push({ ...edge, source, target, input: "" });
+    renamed.set(edge.id, (known ?? edge).id);
+    if (known) {
+      known.spoiled ||= edge.spoiled;
+      continue;
+    }
+    const merged = { ...edge, source, target, input: "" };
+    seen.set(`${source} ${target}`, merged);
+    edges.push(merged);
     const [from, to] = [moved.nodes[source], moved.nodes[target]];
     if (!from || !to) continue;
     const straight = between(from, to);

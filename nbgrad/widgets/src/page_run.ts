@@ -3,6 +3,7 @@
 import type * as Kernels from "../../core/symbolic/exports/kernels";
 import type { Given, Program as Ops, Tensor } from "../../core/symbolic/exports/kernels";
 import type { Description, Look, Supposed } from "./description";
+import { WIDE } from "./constants";
 import { speak, translate } from "./language";
 import { NOTHING } from "./model";
 import type { Runner, Supposition } from "./what_if";
@@ -13,6 +14,7 @@ interface Program extends Ops {
   found: [kind: "value" | "gradient" | "edge", of: string, value: number][];
   roots: Record<string, number[] | null>; // the gradient with which the backward began at each root
   root: string;
+  sums: Record<string, { node: string; name: string; minus: boolean }[]>; // the parts of the losses that are sums, by node
   notes: string[];
 }
 
@@ -86,7 +88,7 @@ function pageRunner(given: unknown, description: Description, answer: (told: Sup
       if (here && Object.keys(changes).length) {
         for (const { id, numbers } of description.nodes) {
           const [value, gradient] = [here.value.get(id), here.gradient.get(id)];
-          const line = value && numbers.length ? `${translate("value")} ${inBox(value)}` : "";
+          const line = value && numbers.length ? [`${translate("value")} ${inBox(value)}`, ...sumLines(program.sums[id], here.value)].join("\n") : "";
           told.texts[id] = [line, gradient ? `∇ ${gradient.data.length > 1 && gradient.data.length <= most ? inBox(gradient) : amount(gradient, 1)}` : ""];
         }
         const own = new Set(description.edges.filter(({ source, target }) => source === node || target === node).map(({ id }) => id));
@@ -103,6 +105,21 @@ function pageRunner(given: unknown, description: Description, answer: (told: Sup
     return told;
   };
   return (asked) => void setTimeout(() => answer(answered(asked)));
+}
+
+/** The parts of a sum, as nbgrad/widgets/description/summed_losses.py writes them. */
+function sumLines(terms: Program["sums"][string] = [], values: Map<string, Tensor>): string[] {
+  const lines = terms.length ? ["="] : [];
+  terms.forEach(({ node, name, minus }, at) => {
+    const value = inBox(values.get(node)!).replace(/[\[\]]/g, "");
+    const below = value[0] === "-";
+    const sign = at ? (minus === below ? "+ " : "− ") : minus === below ? "" : "-";
+    const part = ` ${sign}${value.slice(Number(below))} (${minus && below ? "−" : ""}${name})`;
+    const last = lines.length - 1;
+    if (lines[last]!.length + part.length > WIDE && lines[last] !== "=") lines.push(part.slice(1));
+    else lines[last] += part;
+  });
+  return lines;
 }
 
 /** A number as Python's "z.4g" writes it. */

@@ -75,6 +75,7 @@ export class Paint {
   frame(at: number | null): void {
     const { layout, description: { nodes, copies, history: { frames } } } = this.#picture;
     flag(this.#stage, "overlaid", at !== null);
+    flag(this.#stage, "earlier", at !== null && at < frames.length - 1);
     for (const node of nodes) {
       const element = this.#drawing.nodes.get(node.id);
       const letter = at === null ? "-" : (node.past[at] ?? "-");
@@ -122,7 +123,13 @@ export class Paint {
     if (!points.length) return;
     const text = `∇ ${came}`;
     const [width, height] = [widthOf(text, true), 14];
-    const shapes = [...taken, ...description.nodes.flatMap(({ id, row }) => (row === null ? (layout.nodes[id] ?? []) : [])), ...Object.values(layout.marks), ...layout.jumps.map(({ box }) => box)];
+    const shapes = [...taken, ...description.nodes.flatMap(({ id, row }) => (row === null ? (layout.nodes[id] ?? []) : [])), ...Object.values(layout.marks), ...Object.values(layout.labels), ...layout.jumps.map(({ box }) => box)];
+    // Where boxes are close together, only beside them there is room.
+    const { source, target } = description.edges.find(({ id }) => id === edge)!;
+    const jumps = layout.jumps.some(({ edges }) => edges.includes(edge));
+    const ends = description.nodes.flatMap(({ id, row }) => (id === source || (id === target && !jumps) ? (layout.nodes[row ?? id] ?? []) : []));
+    const [right, left] = [Math.max(...ends.map((one) => one.x + one.width)) + 6, Math.min(...ends.map((one) => one.x)) - 6 - width];
+    const besides = ends.flatMap((one) => [one.y + one.height / 2, (ends[0]!.y + ends[0]!.height + ends[ends.length - 1]!.y) / 2].flatMap((y) => [one.x + one.width + 6, one.x - 6 - width, right, left].map((x): Box => ({ x, y: y - height / 2, width, height }))));
     const along = (a: number, b: number, c: number, d: number) => Math.max(0, Math.min(a + b, c + d) - Math.max(a, c));
     const covered = (box: Box) => shapes.reduce((sum, one) => sum + along(box.x, box.width, one.x, one.width) * along(box.y, height, one.y, one.height), 0);
     const middle = (points.length - 1) / 2;
@@ -132,6 +139,7 @@ export class Paint {
       const far = Math.abs(at + 0.5 - middle);
       return [[x + 12, y - 7], [x - 12 - width, y - 7], [x - width / 2, y - 18], [x - width / 2, y + 6]].map(([left = 0, top = 0], side): [Box, number] => [{ x: left, y: top, width, height }, far + side / 10]);
     });
+    places.push(...besides.filter(({ x }) => x >= 0 && x + width <= layout.width).map((box): [Box, number] => [box, 9]));
     const [best] = places.map(([box, far]): [Box, number] => [box, 1e4 * covered(box) + far]).sort((a, b) => a[1] - b[1]);
     const { x, y } = best![0];
     taken.push(best![0]);

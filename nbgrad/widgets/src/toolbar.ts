@@ -34,10 +34,20 @@ const plain = (text: string): string => text.replace(/\s+/g, " ");
 /** The parts that a line says one after the other: one without room goes whole. */
 const parts = (text: string): HTMLElement[] => text.split(/(?=[,;] )/).map((one) => html("span", {}, one));
 
+/** Write the numbers from which a backward started into a title. */
+export function tellLosses(title: HTMLElement, text: string): void {
+  const place = title.querySelector<HTMLElement>(".nbg-loss")!;
+  place.textContent = place.title = text;
+  place.hidden = !text;
+  flag(place, "broken", /\b(nan|-?inf)\b/.test(text));
+}
+
+export const lossesOf = ({ losses }: Description): string => losses.map(({ name, text }) => `${name} ${text}`).join(", ");
+
 /** The title and what it adds up to, in one line; a pointer that rests on it gets all of its words. */
 export function titleOf({ name, summary, totals, memory, outcome, checked }: Description): HTMLElement {
   const whole = memory ? `${summary}; ${memory.text}` : summary;
-  return html("div", { class: "nbg-words", title: [`${name}: ${whole}`, totals].filter(Boolean).join("; ") }, html("strong", {}, name), ...(outcome ? [html("b", { class: `nbg-outcome ${outcome[0] === "✓" ? "nbg-sound" : ""}`, title: [outcome, ...checked].join("\n"), testid: "outcome" }, outcome.split(" in ")[0]!)] : []), html("span", { testid: "totals" }, ...parts([totals, summary].filter(Boolean).join("; "))));
+  return html("div", { class: "nbg-words", title: [`${name}: ${whole}`, totals].filter(Boolean).join("; ") }, html("strong", {}, name), html("b", { class: "nbg-loss", testid: "losses" }), ...(outcome ? [html("b", { class: `nbg-outcome ${outcome[0] === "✓" ? "nbg-sound" : ""}`, title: [outcome, ...checked].join("\n"), testid: "outcome" }, outcome.split(" in ")[0]!)] : []), html("span", { testid: "totals" }, ...parts([totals, summary].filter(Boolean).join("; "))));
 }
 
 /** The finding and the notes in one line: an error in red, a finding in its colour, the rest in grey. A click opens them in full, or goes to the finding. */
@@ -86,7 +96,28 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
     button("", translate("Findings, and what was checked"), "findings", tools.findings),
   );
   bar.append(panels, colours(tools), search(tools), end);
+  overflows(bar, panels);
   return bar;
+}
+
+/** A bar without room for all tools scrolls, and has a button at each end behind which there are more. Tab also brings them into sight. */
+function overflows(bar: HTMLElement, panels: HTMLElement): void {
+  const more = (sign: string, label: string, side: string, by: number) => {
+    const one = button(sign, label, `tools-${side}`, () => (bar.scrollLeft += by * bar.clientWidth));
+    one.className = "nbg-more";
+    one.tabIndex = -1;
+    return one;
+  };
+  const [left, right] = [more("‹", translate("More tools to the left"), "left", -0.6), more("›", translate("More tools to the right"), "right", 0.6)];
+  bar.prepend(left, right);
+  const look = () => {
+    left.hidden = bar.scrollLeft < 2;
+    right.hidden = bar.scrollLeft > bar.scrollWidth - bar.clientWidth - 2;
+  };
+  listen(bar, "scroll", look);
+  listen(bar, "focusin", ({ target }) => (target as Element).scrollIntoView({ block: "nearest", inline: "nearest" })); // a browser does it only for a tool of which nothing is seen
+  const watcher = new ResizeObserver(look);
+  for (const one of [bar, panels]) watcher.observe(one);
 }
 
 /** The buttons between which the arrow keys go: Tab goes to one of them, and then past all of them. */
@@ -200,6 +231,7 @@ export function legendPanel(description: Description, { jumps }: Layout): HTMLEl
     [jumps.length > 0, "jump", `a: ${translate(SIGNS.jump)}`],
     [edges.some((edge) => edge.gradient !== null), "came", translate(SIGNS.value)],
     [came, "back", translate(SIGNS.back)],
+    [edges.some((edge) => edge.spoiled), "mismatch", translate(SIGNS.wrong)],
     [edges.some((edge) => edge.gradient === null), "none", translate(SIGNS.faint)],
   ];
   for (const [shown, key, meaning] of entries)

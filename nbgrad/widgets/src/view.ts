@@ -28,7 +28,7 @@ import { homeOf, Table } from "./table";
 import { isThumbnail, thumbnailKey, thumbnails } from "./thumbnails";
 import { differencePanel, Timeline } from "./timeline";
 import { type Runner, WhatIf } from "./what_if";
-import { count, legendPanel, type Mode, noticesOf, press, rove, scaleOf, titleOf, type Tools, toolbarOf } from "./toolbar";
+import { count, legendPanel, lossesOf, type Mode, noticesOf, press, rove, scaleOf, tellLosses, titleOf, type Tools, toolbarOf } from "./toolbar";
 
 const AGAIN = 280; // milliseconds in which a second click follows the first one
 
@@ -176,6 +176,7 @@ export class View implements Touched, Keyed, Tools {
     this.#title.replaceWith(title);
     this.#notices.replaceWith(notices);
     [this.#title, this.#notices] = [title, notices];
+    this.#started(null);
     flag(this.root, "empty", !description.nodes.length);
     count(this.#bar, description);
   }
@@ -738,7 +739,16 @@ export class View implements Touched, Keyed, Tools {
     this.#press();
   };
 
+  /** Say in the title what the backward of a frame started from; null for the last backward. A run with other numbers says it in its own line. */
+  #started(frame: number | null): void {
+    const { losses, history: { frames } } = this.base.description;
+    const { loss, value } = frames[frame ?? -1] ?? {};
+    const last = frame === null || frame === frames.length - 1;
+    tellLosses(this.#title, last ? lossesOf(this.base.description) : value ? `${loss ?? losses[0]?.name} ${value.slice(6)}` : "");
+  }
+
   #at(frame: number | null, other: number | null): void {
+    this.#started(frame);
     this.overlay(frame === null ? "" : "history");
     this.#press();
     this.scene.paint.frame(frame);
