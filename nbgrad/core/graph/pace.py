@@ -148,7 +148,7 @@ class Pace(Pacer):
 
     def _mark(self, root: Any) -> None:
         """Make a mark in torch's graph of ``root``. It lives as long as this graph."""
-        node = root.grad_fn if type(root) is torch.Tensor else None
+        node: Any = root.grad_fn if type(root) is torch.Tensor else None
         if node is not None:
             mark = _Mark()
             node.metadata[_Mark] = mark

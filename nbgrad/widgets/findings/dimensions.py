@@ -246,8 +246,8 @@ def pixels(case: Examination) -> Iterator[Finding]:
     """Images whose channels are last in memory, in a view that calls another dimension the channels."""
     for record in case.records:
         tensor = case.tensor(record) if record.kind == "constant" and len(record.shape) == 4 else None
-        base = None if tensor is None else tensor._base
-        if base is None or base.dim() != 4 or not (base.is_contiguous() and tensor.is_contiguous()):
+        base = None if tensor is None or not tensor.is_contiguous() else tensor._base
+        if base is None or base.dim() != 4 or not base.is_contiguous():
             continue
         (rows, *sides, channels), user = base.shape, next(iter(case.uses.get(record.id, ())), None)
         if record.shape != (rows, channels, *sides) or channels in sides or user is None or sides[0] < _FEW:

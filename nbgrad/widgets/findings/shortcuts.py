@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from nbgrad.choices import FindingKind
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.record import Record
@@ -60,7 +61,7 @@ def _precedes(case: Examination, record: Record, compared: Compared) -> bool:
     return False
 
 
-def _looks_ahead(case: Examination, record: Record, given: Record) -> tuple[str, str, str] | None:
+def _looks_ahead(case: Examination, record: Record, given: Record) -> tuple[str, FindingKind, str] | None:
     """Why the result at a place depends on later places, with the kind of the finding and the remedy."""
     name, places = "" if record.op is None else record.op.name, given.shape[:2]
     mask = translate("Hide the later words: is_causal=True, or nn.Transformer.generate_square_subsequent_mask(length)")
