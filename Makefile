@@ -178,11 +178,11 @@ types: setup ## mypy --strict
 together: setup
 	@$(MAKE) --no-print-directory -j $(JOBS) TOGETHER=1 types frontend $(BUILD)/minimum/installed.txt $(MODELS)/.small $(MORE)/.installed
 
-# A part of the tests marked `sampled` or `rotated` runs, always the same: tests/sampling.py. A second run of the
-# tests finds less, so it takes only some cases of a sixth of the test functions. `make whole` takes all cases, and changes
-# one thing at a time.
+# A part of the tests marked `sampled` or `rotated` runs, half of what the marks say, and always the same:
+# tests/sampling.py. A second run of the tests finds less, so it takes only some cases of a sixth of the test functions.
+# `make whole` takes all cases, and changes one thing at a time.
 unit: setup compile ## the tests that need no browser: on the compiled core; some on the plain one and as other processors run them
-	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser" --sampled)
+	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser" --sampled --rarer 2)
 	$(call step,unit (plain core and older processor),NBGRAD_COMPILED=0 $(OLDER) $(UNIT) -m $(AGAIN) $(SOME))
 	$(call step,unit (AVX2 and two threads),$(AVX2) $(UNIT) -m $(AGAIN) $(SOME) $(KERNELS))
 

@@ -39,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", type=int, default=1, metavar="N", help="run one in N cases of each test function")
     parser.addoption("--functions", type=int, default=1, metavar="N", help="run one in N test functions of each file")
     parser.addoption("--sampled", action="store_true", help="run one in N of what is marked sampled(N) or rotated(N)")
+    parser.addoption("--rarer", type=int, default=1, metavar="M", help="with --sampled: one in M * N of it")
     parser.addoption("--turn", type=int, default=0, metavar="T", help="which ones: each T takes others")
 
 
@@ -114,7 +115,7 @@ def waiting_functions(names: list[str], options: argparse.Namespace) -> Iterator
 def left_out(function: str, cases: list[pytest.Item], options: argparse.Namespace) -> list[pytest.Item]:
     """The cases of a test function that are left out."""
     mark = cases[0].get_closest_marker("sampled") if options.sampled else None
-    one_in = max(options.sample, mark.args[0] if mark else 1)
+    one_in = max(options.sample, mark.args[0] * options.rarer if mark else 1)
     if one_in == 1:
         return []
     run = chosen(function, len(cases), one_in, options.turn)
@@ -133,7 +134,8 @@ def not_their_turn(file: str, tests: list[pytest.Item], options: argparse.Namesp
         assert mark is not None
         together[mark.args[0]][mark.kwargs.get("together", test.nodeid)].append(test)
     for number, groups in sorted(together.items()):
-        run = rotated(f"{file} {number}", len(groups), max(options.sample, number), options.turn)
+        one_in = max(options.sample, number * options.rarer)
+        run = rotated(f"{file} {number}", len(groups), one_in, options.turn)
         left += [test for position, group in enumerate(groups.values()) if position not in run for test in group]
     return left
 

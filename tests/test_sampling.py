@@ -108,6 +108,12 @@ def test_sampled_leaves_out_cases_of_the_marked_tests_alone(tmp_path: Path, proc
     assert "--turn 4 takes others" in said
 
 
+def test_what_is_marked_can_be_rarer(tmp_path: Path) -> None:
+    cases, _ = ran(tmp_path, "--sampled", "--rarer", "2", "--turn", "3")
+    assert cases["test_many"] == sampling.chosen("test_cases.py::test_many", 21, 10, 3)
+    assert cases["test_each"] == {*range(21)}
+
+
 def test_tests_that_need_one_thing_take_turns_as_one(tmp_path: Path) -> None:
     turns = [ran(tmp_path, "--sampled", "--turn", str(turn))[0].get("test_long_alike") for turn in (3, 4)]
     assert sorted(turns, key=bool) == [None, {0, 1}]

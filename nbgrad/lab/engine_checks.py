@@ -134,14 +134,14 @@ def _compared(given: Any, right: Any, whose: str | None = None) -> Deviation | N
             found.kind,
             translate(
                 "{reason} (yours has shape {shape}, {whose} {wanted})",
-                reason=found.text,
+                reason=translate(found.text),
                 shape=tuple(yours.shape),
                 whose=whose,
                 wanted=tuple(wanted.shape),
             ),
         )
     close = found.kind == "rounding"
-    reason = translate("it is close, but rounding does not explain the difference") if close else found.text
+    reason = translate("it is close, but rounding does not explain the difference") if close else translate(found.text)
     wrong = ~torch.isclose(yours.to(torch.float64), wanted.to(torch.float64), rtol=RTOL, atol=ATOL)
     place = tuple(int(one) for one in wrong.nonzero()[0])
     return Deviation(
@@ -529,7 +529,7 @@ def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Devia
 def _of_step(given: Any, right: Any) -> Deviation | None:
     if np.shape(given) != right.shape:
         return Deviation("shape", translate("it has the shape {shape} now", shape=np.shape(given)))
-    return _compared(given, right, "the right number")
+    return _compared(given, right, translate("the right number"))
 
 
 _OPTIM = (
@@ -639,7 +639,7 @@ def _gpt(module: ModuleType) -> Deviation | None:
 def _gpt_in_order(module: ModuleType) -> Deviation | None:
     """Values and gradients of a GPT are those of its parts, called one after the other as the task says."""
     network, codes = module.GPT(5, 4, 8, np.random.default_rng(0), layers=2), np.array([[1, 2, 1], [4, 0, 3]])
-    parameters, named = network.parameters(), "GPT(5, 4, 8, layers=2) with codes of shape (2, 3)"
+    parameters, named = network.parameters(), translate("GPT(5, 4, 8, layers=2) with codes of shape (2, 3)")
     with answering(named):
         scores = network(codes)
         (scores * scores).sum().backward()
@@ -649,13 +649,13 @@ def _gpt_in_order(module: ModuleType) -> Deviation | None:
     for part in (*network.blocks, network.last, network.head):
         right = part(right)
     (right * right).sum().backward()
-    if (found := _compared(scores.data, right.data, "the right number")) is not None:
+    if (found := _compared(scores.data, right.data, translate("the right number"))) is not None:
         return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
     for one, gradient in zip(parameters, given, strict=True):
         if gradient is None:
             text = "{named}: no gradient arrives at a parameter of shape {shape}"
             return Deviation("zero", translate(text, named=named, shape=one.data.shape))
-        if (found := _compared(gradient, one.grad, "the right number")) is not None:
+        if (found := _compared(gradient, one.grad, translate("the right number"))) is not None:
             text = "{named}: the gradient of a parameter of shape {shape}: {found}"
             return Deviation(found.kind, translate(text, named=named, shape=one.data.shape, found=found))
     return None

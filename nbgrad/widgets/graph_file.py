@@ -30,7 +30,7 @@ from nbgrad.widgets.description.schema import Description, Detail, Edge, Formula
 from nbgrad.widgets.description.text_metrics import clean
 from nbgrad.widgets.description.walk import StepContext
 
-KIND, FORMAT = "graph of nbgrad", 1
+KIND, FORMAT = "graph of nbgrad", 2
 """The words at the beginning of a document, and the number of its form. A change of any class whose fields are written
 changes the form: ``tests/run/test_files.py`` compares them."""
 
@@ -161,6 +161,11 @@ def _own(document: Any) -> Any:
         raise ArchiveError(
             f"nbgrad {str(writer)[:40]} has written it in form {form}, and this is nbgrad {version('nbgrad')}, which "
             f"reads form {FORMAT}: install a newer nbgrad"
+        )
+    if type(form) is int and 0 < form < FORMAT:
+        raise ArchiveError(
+            f"nbgrad {str(writer)[:40]} has written it in form {form}, and this is nbgrad {version('nbgrad')}, which "
+            f"reads form {FORMAT}: write it again"
         )
     if (
         type(form) is not int

@@ -61,7 +61,11 @@ OTHERS = {
     "widgets/findings/divergence.py": ("_REMEDIES", "none: what to do about the first bad number of an op"),
     "widgets/findings/examination.py": ("_SQUARES is_loss", "the source: how users write a loss by hand"),
     "widgets/findings/attention.py": ("_multiplies_first _shown _summed", "torch: products and masks of its attention"),
-    "widgets/findings/loss_inputs.py": ("mistaken", "the source: how users normalize scores by hand"),
+    "widgets/findings/loss_inputs.py": (
+        "_is_chosen mistaken",
+        "the source: how users normalize scores, and choose log-probabilities, by hand",
+    ),
+    "widgets/findings/shortcuts.py": ("_LINEAR _is_unmasked _pairs", "the source: how users write a loss of pairs"),
     "widgets/findings/outputs.py": (
         "_is_bootstrap _is_cut _is_log _own_target _rewarded _terms constant_terms likelihoods lone_softmax",
         "the source: how users write a target, a likelihood, a probability and the terms of a loss",

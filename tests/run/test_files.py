@@ -541,8 +541,14 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
 def test_a_newer_form_says_so(members: dict[str, bytes], tmp_path: Path) -> None:
     document = json.loads(members["graph.json"]) | {"format": FORMAT + 1, "nbgrad": "9.1", "more": []}
     file = zipped({**members, "graph.json": json.dumps(document).encode()}, tmp_path)
-    assert "nbgrad 9.1 has written it in form 2, and this is nbgrad" in refused(file)
-    assert refused(file).endswith("which reads form 1: install a newer nbgrad")
+    assert f"nbgrad 9.1 has written it in form {FORMAT + 1}, and this is nbgrad" in refused(file)
+    assert refused(file).endswith(f"which reads form {FORMAT}: install a newer nbgrad")
+
+
+def test_an_older_form_says_so(members: dict[str, bytes], tmp_path: Path) -> None:
+    document = json.loads(members["graph.json"]) | {"format": FORMAT - 1}
+    file = zipped({**members, "graph.json": json.dumps(document).encode()}, tmp_path)
+    assert refused(file).endswith(f"which reads form {FORMAT}: write it again")
 
 
 @pytest.mark.parametrize("form", [0, -1, True, "1", 1.0, None, [1]])
@@ -824,7 +830,7 @@ def test_the_form_has_another_number_when_other_fields_are_written() -> None:
     seen |= {kind.__name__: list(fields) for kind, fields in ((Stats, Stats.__slots__), (Record, Record._fields))}
     text = json.dumps({**seen, "settings": sorted(saved_settings._READERS)}, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    assert (FORMAT, digest) == (1, "b1e4f2ba675bd064"), (
+    assert (FORMAT, digest) == (2, "2f3743654be8ee6a"), (
         "the fields of a file have changed: older files must still be read, or FORMAT is another number"
     )
 

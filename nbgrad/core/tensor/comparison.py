@@ -144,7 +144,9 @@ def difference(
     if near(got, want):
         return None
     if whole and near(got, want.real.trunc()):
-        return Deviation("dtype", "these are whole numbers: what comes after the point is lost, as by // or .long()")
+        return Deviation(
+            "dtype", translate("these are whole numbers: what comes after the point is lost, as by // or .long()")
+        )
     return _of_numbers(got, want, near)
 
 
@@ -168,7 +170,7 @@ def _of_types(got: torch.Tensor, want: torch.Tensor) -> Deviation | None:
                 ),
             )
     if got.dtype.is_complex and not want.dtype.is_complex:
-        return Deviation("dtype", "it is complex, where real numbers are expected")
+        return Deviation("dtype", translate("it is complex, where real numbers are expected"))
     return None
 
 
@@ -298,13 +300,16 @@ def _count(wrong: torch.Tensor) -> str:
 def _zero(got: torch.Tensor, _: torch.Tensor, __: _Tolerance) -> Deviation | None:
     if got.any() or got.numel() == 0:
         return None
-    return Deviation("zero", "it is 0, which is not right" if got.numel() == 1 else "every element is 0")
+    alone = got.numel() == 1
+    return Deviation("zero", translate("it is 0, which is not right") if alone else translate("every element is 0"))
 
 
 def _sign_or_factor(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
     single = got.numel() == 1
     if near(-got, want):
-        return Deviation("sign", "the sign is wrong" if single else "the sign of every element is wrong")
+        return Deviation(
+            "sign", translate("the sign is wrong") if single else translate("the sign of every element is wrong")
+        )
     if not want.any():
         return None
     ratio = ((got * want.conj()).sum() / (want * want.conj()).sum()).real
@@ -349,7 +354,7 @@ def _range(size: float) -> str:
 def _transposed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
     for one, other in combinations(range(got.ndim), 2):
         if got.shape[one] == got.shape[other] > 1 and near(got.transpose(one, other), want):
-            return Deviation("transposed", "it is transposed: rows and columns have changed places")
+            return Deviation("transposed", translate("it is transposed: rows and columns have changed places"))
     return None
 
 
@@ -359,10 +364,10 @@ def _moved(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation
     if got.numel() > 2:
         for dim in range(got.ndim):
             if got.shape[dim] > 2 and any(near(got.roll(by, dim), want) for by in (-1, 1)):
-                text = "every element is right, but one place off: an index begins one too early or too late"
+                text = translate("every element is right, but one place off: an index begins one too early or too late")
                 return Deviation("shifted", text)
     if near(got.flatten().sort().values, want.flatten().sort().values):
-        return Deviation("order", "these are the right numbers in another order")
+        return Deviation("order", translate("these are the right numbers in another order"))
     gap = got - want
     if near(gap, gap.flatten()[0].expand_as(gap)):
         which = "large" if float(gap.flatten()[0]) > 0 else "small"
@@ -411,7 +416,7 @@ def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Tolerance) -> Deviation 
     loose = torch.isclose(got, want.to(got.dtype), rtol=2e-2, atol=0.0)
     if not loose.all():
         return None
-    return Deviation("rounding", "it is nearly right: write more digits, and round only at the end")
+    return Deviation("rounding", translate("it is nearly right: write more digits, and round only at the end"))
 
 
 def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:

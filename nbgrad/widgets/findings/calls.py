@@ -153,7 +153,8 @@ def _clears(calls: list[LoopCall]) -> Iterator[tuple[str, str, LoopCall]]:
     for at, call in enumerate(calls):
         steps = [one for one in calls[at + 1 :] if one.kind == "step" and one.optimizer is call.optimizer]
         used = [one for one in calls[:at] if one.kind == "step" and one.optimizer is call.optimizer]
-        if call.kind == "zero_grad" and call.optimizer is not None and steps and not used:
+        # A step that found no gradient has a finding of its own.
+        if call.kind == "zero_grad" and call.optimizer is not None and not used and any(one.found for one in steps):
             yield (
                 translate(
                     "zero_grad() at {place} clears the gradients that step() at {step} should use.",

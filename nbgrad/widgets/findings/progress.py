@@ -19,9 +19,6 @@ from nbgrad.widgets.findings.located import located
 _STEPS = 8
 """So many measured steps are enough to judge them."""
 
-_CLEAR = 4, 1e-6
-"""So many are enough if they are at most of this size: on a slow computer few steps of a short loop are recorded."""
-
 _TINY = 1e-5
 """Steps of this size, in units of the parameters, move nothing within a training."""
 
@@ -143,7 +140,7 @@ def resting(case: Examination) -> Iterator[Finding]:
 def small(case: Examination) -> Iterator[Finding]:
     """Steps that hardly move the parameters, although there are gradients."""
     size = case.typical_step
-    if size is None or not _enough(case) or size > _SMALL or case.steps[-1][1] > _SMALL:
+    if size is None or len(case.steps) < _STEPS or size > _SMALL or case.steps[-1][1] > _SMALL:
         return
     losses = case.losses
     moved = abs(losses[-1] - losses[0]) / max(abs(losses[0]), 1e-30) if len(losses) > 1 else 1.0
@@ -174,12 +171,6 @@ def small(case: Examination) -> Iterator[Finding]:
         )
     )
     yield located(learned, "small steps", text, remedy)
-
-
-def _enough(case: Examination) -> bool:
-    """Whether enough steps were measured to call them too small."""
-    few, size = _CLEAR
-    return len(case.steps) >= (few if case.typical_step is not None and case.typical_step <= size else _STEPS)
 
 
 def large(case: Examination) -> Iterator[Finding]:
