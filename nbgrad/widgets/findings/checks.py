@@ -277,10 +277,10 @@ def _steps(case: Examination) -> Looked:
         by=by,
         typical_step=number(case.typical_step),
     )
-    few = len(case.steps) < progress._STEPS
+    needed = progress.enough(case)
     return looked, translate(
-        "whether they are too small is judged from {STEPS} measured steps on", STEPS=progress._STEPS
-    ) if few else ""
+        "whether they are too small is judged from {STEPS} measured steps on", STEPS=needed
+    ) if len(case.steps) < needed else ""
 
 
 def _loss(case: Examination) -> Looked:

@@ -316,7 +316,10 @@ class Examination:
 
     @cached_property
     def losses(self) -> list[float]:
-        """The finite losses of the frames, in order; empty if they are not comparable."""
+        """The finite losses, in order: those of the frames, or of all backwards if one line calls them."""
+        known = self.graph.losses if len(self.frames) < self.graph.backwards and self.frames else []
+        if known and len({one.place.instruction for one in known}) == 1:
+            return [one.value for one in known if one.value is not None and isfinite(one.value)]
         return [frame.loss for frame in self.frames if frame.loss is not None and isfinite(frame.loss)]
 
     @cached_property

@@ -19,6 +19,9 @@ from nbgrad.widgets.findings.located import located
 _STEPS = 8
 """So many measured steps are enough to judge them."""
 
+_SPREAD = 4
+"""So many are enough if they are spread over a loop: on a slow computer few steps of a short loop are recorded."""
+
 _TINY = 1e-5
 """Steps of this size, in units of the parameters, move nothing within a training."""
 
@@ -140,7 +143,7 @@ def resting(case: Examination) -> Iterator[Finding]:
 def small(case: Examination) -> Iterator[Finding]:
     """Steps that hardly move the parameters, although there are gradients."""
     size = case.typical_step
-    if size is None or len(case.steps) < _STEPS or size > _SMALL or case.steps[-1][1] > _SMALL:
+    if size is None or len(case.steps) < enough(case) or size > _SMALL or case.steps[-1][1] > _SMALL:
         return
     losses = case.losses
     moved = abs(losses[-1] - losses[0]) / max(abs(losses[0]), 1e-30) if len(losses) > 1 else 1.0
@@ -171,6 +174,11 @@ def small(case: Examination) -> Iterator[Finding]:
         )
     )
     yield located(learned, "small steps", text, remedy)
+
+
+def enough(case: Examination) -> int:
+    """How many measured steps are enough to call them too small: few, if they are spread over a loop."""
+    return _SPREAD if case.graph.backwards >= _LONG else _STEPS
 
 
 def large(case: Examination) -> Iterator[Finding]:

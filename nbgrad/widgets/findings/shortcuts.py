@@ -75,7 +75,9 @@ def _looks_ahead(case: Examination, record: Record, given: Record) -> tuple[str,
     square = len(record.shape) > 2 and record.shape[-1] == record.shape[-2] in places
     if name == "softmax" and square and record.settings.get("dim") in (-1, len(record.shape) - 1):
         return (translate("has no mask before it"), "attention", mask) if _is_unmasked(case, record) else None
-    if record.settings.get("bidirectional") and isinstance(record.scope, ModuleScope) and case.leads(given, record):
+    module: Any = record.scope.module() if isinstance(record.scope, ModuleScope) else None
+    both = hasattr(module, "hidden_size") and getattr(module, "bidirectional", False)
+    if both and name and case.leads(given, record):
         remedy = translate("Leave out {name}", name="bidirectional=True")
         return translate("reads the words in both directions"), "target", remedy
     return None
