@@ -134,14 +134,14 @@ def _compared(given: Any, right: Any, whose: str | None = None) -> Deviation | N
             found.kind,
             translate(
                 "{reason} (yours has shape {shape}, {whose} {wanted})",
-                reason=translate(found.text),
+                reason=found.text,
                 shape=tuple(yours.shape),
                 whose=whose,
                 wanted=tuple(wanted.shape),
             ),
         )
     close = found.kind == "rounding"
-    reason = translate("it is close, but rounding does not explain the difference") if close else translate(found.text)
+    reason = translate("it is close, but rounding does not explain the difference") if close else found.text
     wrong = ~torch.isclose(yours.to(torch.float64), wanted.to(torch.float64), rtol=RTOL, atol=ATOL)
     place = tuple(int(one) for one in wrong.nonzero()[0])
     return Deviation(

@@ -219,7 +219,7 @@ def _one_row(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     if not found:
         return ""
     if len(found) == len(want):
-        return "every row is equal to this one, but the rows have to differ"
+        return translate("every row is equal to this one, but the rows have to differ")
     return translate(
         "this is only {what} {place}", what=translate("row") if want.ndim > 1 else translate("element"), place=found[0]
     )
@@ -288,7 +288,7 @@ def _of_numbers(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Devi
 def _count(wrong: torch.Tensor) -> str:
     many = int(wrong.sum())
     if wrong.numel() == 1:
-        return "it is"
+        return translate("it is")
     return translate(
         "{many} of {total} elements {verb}",
         many=many,
@@ -421,7 +421,7 @@ def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Tolerance) -> Deviation 
 
 def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     if got.numel() == 1:
-        return "it is wrong by more than its sign or a factor 2"
+        return translate("it is wrong by more than its sign or a factor 2")
     right = near.each(got, want)
     count = int(right.sum())
     return translate(

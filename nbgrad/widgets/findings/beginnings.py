@@ -50,7 +50,7 @@ def beginnings(case: Examination) -> list[Finding]:
             frames,
             records,
             first,
-            case.graph.losses,
+            case.all_losses,
         )
         at = divergence.held(frames, records) or learned[0]
         found = [(at, text), *[(record, text) for record, text in found if record not in learned]]

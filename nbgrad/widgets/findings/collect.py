@@ -178,7 +178,7 @@ class _Lines(NamedTuple):
     @classmethod
     def of(cls, case: Examination) -> Self:
         steps = [call.place for call in case.training.calls if call.kind == "step"]
-        backwards = [one.place for one in case.graph.losses]
+        backwards = [one.place for one in case.all_losses]
         return cls(steps[-1] if steps else None, backwards[-1] if backwards else None)
 
     def completed(self, found: Finding) -> Finding:

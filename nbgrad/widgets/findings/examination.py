@@ -18,6 +18,7 @@ from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame, HistoryRecord
+from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.record import Input, Record
 from nbgrad.core.graph.stats import Stats, countable, summarise
 from nbgrad.core.graph.training import OptimizerLog, TrainingRecorder
@@ -315,9 +316,14 @@ class Examination:
         return name in _SQUARES and source is not None and any(one.loss.id == source.id for one in self.comparisons)
 
     @cached_property
+    def all_losses(self) -> list[BackwardLoss]:
+        """The losses of all backwards, also of those that were not recorded. A long loop has a million."""
+        return self.graph.losses
+
+    @cached_property
     def losses(self) -> list[float]:
         """The finite losses, in order: those of the frames, or of all backwards if one line calls them."""
-        known = self.graph.losses if len(self.frames) < self.graph.backwards and self.frames else []
+        known = self.all_losses if len(self.frames) < self.graph.backwards and self.frames else []
         if known and len({one.place.instruction for one in known}) == 1:
             return [one.value for one in known if one.value is not None and isfinite(one.value)]
         return [frame.loss for frame in self.frames if frame.loss is not None and isfinite(frame.loss)]
