@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.record import Described
-from nbgrad.core.recorder.functions import KNOWN, called
+from nbgrad.core.recorder.functions import KNOWN, arguments_of, called, settings_of, tensors_in
 from tests.core import opdb
 
 Call = Callable[[], Any]
@@ -201,3 +201,41 @@ def test_a_form_holds_no_tensor() -> None:
     del x, w, b
     gc.collect()
     assert [one() for one in held] == [None, None, None]
+
+
+LISTED = {"num_layers": 2, "dropout": 0.25, "bidirectional": True}
+PACKED = torch.nn.utils.rnn.pack_padded_sequence(torch.ones(3, 2, 4), torch.tensor([3, 2]))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("made", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+def test_an_argument_has_the_name_of_the_form_that_was_called(made: Any, packed: bool) -> None:
+    network = made(4, 5, batch_first=not packed, **LISTED)
+    with AutogradGraph() as graph:
+        held = network(PACKED if packed else torch.ones(2, 3, 4))
+    (settings,) = [one.settings for one in graph.records if "num_layers" in one.settings]
+    del held
+    assert settings == {"has_biases": True, "train": True, **LISTED, **({} if packed else {"batch_first": True})}
+
+
+CALLS: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
+    "addbmm": (torch.addbmm, (X, torch.ones(4, 2, 5), torch.ones(4, 5, 3)), {"beta": 0.5, "alpha": 2.0}),
+    "a number between tensors": (torch.Tensor.addcmul, (X, Y, Y), {"value": 3.0}),
+    "a setting before a tensor": (torch.index_add, (X, 0, torch.tensor([1, 0]), Y), {"alpha": 2.0}),
+    "None before a tensor": (torch.instance_norm, (IMAGE, None, None, None, None, True, 0.1, 1e-3, False), {}),
+    "polar": (torch.polar, (X.abs(), Y), {}),
+    "a form of several": (torch.quantile, (X, 0.25, 1), {"keepdim": True}),
+    "a convolution": (torch.convolution, (IMAGE, KERNEL, None, (2, 1), (0, 1), (1, 1), False, (0, 0), 1), {}),
+    "a list": (torch.stack, ([X, Y], 1), {}),
+}
+
+
+@pytest.mark.parametrize(("function", "args", "kwargs"), CALLS.values(), ids=CALLS.keys())
+def test_the_settings_and_the_tensors_are_the_call(function: Any, args: Any, kwargs: Any) -> None:
+    name = function.__name__
+    settings = settings_of(name, args, kwargs)
+    assert not [key for key in settings if key.startswith("argument ")]
+    given, others = arguments_of(name, tensors_in(args), settings)
+    if any(isinstance(one, list) for one in args):
+        given = [tensors_in(args), *given[len(tensors_in(args)) :]]
+    assert torch.equal(function(*given, **others), function(*args, **kwargs))

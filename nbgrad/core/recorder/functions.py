@@ -5,7 +5,7 @@ from copy import copy
 from functools import cache
 from inspect import CO_VARARGS, signature
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -294,7 +294,7 @@ class Called:
 
 def settings_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments without tensors of a call of torch's function ``name``, by torch's names."""
-    names = _argument_names(name)
+    names = next((_names(form) for form in _forms(name) if _takes(form, args, kwargs)), _listed_names(name))
     unnamed = [f"{_UNNAMED}{at + 1}" for at in range(len(names), len(args))]
     given = {**dict(zip((*names, *unnamed), args, strict=False)), **kwargs}
     return {key: value for key, value in given.items() if not tensors_in(value)}
@@ -302,8 +302,16 @@ def settings_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
 
 def arguments_of(name: str, tensors: list[Any], settings: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a call of torch's function ``name``, by position and by name, from what a record has of it."""
+    left, more, args = dict(settings), list(tensors), list[Any]()
+    form = next((form for form in _forms(name) if settings.keys() <= set(_names(form))), None)
+    if form is not None:
+        for one in form:
+            if not one.place or (one.name not in left and not (one.one and more)):
+                break
+            args.append(left.pop(one.name) if one.name in left else more.pop(0))
+        return [*args, *more], left
+    names = _listed_names(name)
     last = max([int(key.removeprefix(_UNNAMED)) for key in settings if key.startswith(_UNNAMED)], default=0)
-    names, left, more, args = _argument_names(name), dict(settings), list(tensors), list[Any]()
     for at in range(last):
         key = names[at] if at < len(names) else f"{_UNNAMED}{at + 1}"
         args.append(left.pop(key) if key in left else more.pop(0))
@@ -314,17 +322,68 @@ _UNNAMED = "argument "
 """An argument for which torch has no name is called "argument 6" after its place."""
 
 
-@cache
-def _argument_names(name: str) -> tuple[str, ...]:
-    """The names that torch gives the arguments of a function; empty if torch does not list them.
+class _Taken(NamedTuple):
+    """An argument of a form of one of torch's functions: whether it is a tensor or a list of them, and has a place."""
 
-    A function that is written in C has no signature, but torch's table for overriding functions has one for each.
-    """
+    name: str
+    one: bool
+    many: bool
+    place: bool
+
+
+def _names(form: tuple[_Taken, ...]) -> tuple[str, ...]:
+    return tuple([one.name for one in form])
+
+
+def _takes(form: tuple[_Taken, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether this form takes these arguments, as far as it depends on which of them are tensors."""
+    if len(args) > len(form) or not kwargs.keys() <= {one.name for one in form[len(args) :]}:
+        return False
+    for one, value in zip(form, args, strict=False):
+        if isinstance(value, Tensor):
+            fits = one.one
+        elif tensors_in(value):
+            fits = one.many
+        else:
+            fits = value is None or not (one.one or (one.many and value != []))
+        if not fits:
+            return False
+    return True
+
+
+@cache
+def _forms(name: str) -> tuple[tuple[_Taken, ...], ...]:
+    """The forms of a function of torch's that is written in C; none for one in Python, which has a signature."""
+    if isinstance(_listed(name)[0], FunctionType):
+        return ()
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    return tuple([tuple(map(_taken, schema.arguments)) for schema in schemas])
+
+
+def _taken(argument: Any) -> _Taken:
+    kind, name = str(argument.type), argument.name
+    tensors, many = "Tensor" in kind, "List" in kind
+    return _Taken("input" if name == "self" else name, tensors and not many, tensors and many, not argument.kwarg_only)
+
+
+@cache
+def _listed(name: str) -> tuple[Any, Any]:
+    """The function ``name`` in torch's table for overriding functions, and what stands for it there."""
     for function, stand_in in get_testing_overrides().items():
         if getattr(function, "__name__", "") == name:
-            whole = function if isinstance(function, FunctionType) else stand_in
-            return tuple(signature(whole).parameters)
-    return ()
+            return function, stand_in
+    return None, None
+
+
+@cache
+def _listed_names(name: str) -> tuple[str, ...]:
+    """The names of the arguments of a function by its signature, or by torch's table; empty if it is not listed there.
+
+    Some names of the table are those of another form of the function, or misspelt.
+    """
+    function, stand_in = _listed(name)
+    whole = function if isinstance(function, FunctionType) else stand_in
+    return () if whole is None else tuple(signature(whole).parameters)
 
 
 def _places(row: Op, given: tuple[str, ...]) -> tuple[list[int], list[tuple[str, int]]]:
