@@ -183,6 +183,7 @@ class Watch(Observer):
 
     def _unfollow(self) -> None:
         pacing.remove(self.graph.pace)
+        self.graph.pace.take_over()
         rested = self._rest.end()  # the next cell is recorded from its beginning on
         if self._follows and not rested:
             unfollow(self._follows)
@@ -316,9 +317,9 @@ class _TellingRest(Rest):
         super().__init__(watch.graph.listener, (watch.graph.listener, watch))
         self._watch = ref(watch)
 
-    def passed(self) -> None:
-        """A backward has ended that was not recorded."""
-        super().passed()
+    def passed(self, many: int) -> None:
+        """So ``many`` backwards have ended that were not recorded."""
+        super().passed(many)
         watch = self._watch()
         if watch is not None:
             watch.passed()

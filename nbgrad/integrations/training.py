@@ -150,7 +150,7 @@ class RecordedTraining(pacing.Pacer):
         self._rest(began)
 
     @_guarded
-    def step_ended(self) -> None:
+    def step_ended(self, optimizer: Any) -> None:  # noqa: ARG002  # as of every pacer
         """Collect how far an optimizer moved the parameters."""
         if self._norms is not None:
             self._norms.step_ended()

@@ -126,7 +126,7 @@ class ProgramRecording(pacing.Pacer):
         """A step may have ended, where no optimizer takes one."""
         self._look()
 
-    def step_ended(self) -> None:
+    def step_ended(self, optimizer: Any) -> None:  # noqa: ARG002  # as of every pacer
         """A step may have ended, if all optimizers of it have stepped."""
         self._look()
 

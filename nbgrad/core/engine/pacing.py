@@ -27,8 +27,8 @@ class Pacer:
     def step_begun(self) -> None:
         """The step of an optimizer begins; a step with a closure runs backwards itself."""
 
-    def step_ended(self) -> None:
-        """It has ended."""
+    def step_ended(self, optimizer: Any) -> None:
+        """That of ``optimizer`` has ended."""
 
 
 _PACERS: ContextVar[tuple[Pacer, ...]] = ContextVar("nbgrad_pacers", default=())
@@ -73,10 +73,10 @@ def step_begun() -> None:
         one.step_begun()
 
 
-def step_ended() -> None:
-    """Notify all of a step that has ended."""
+def step_ended(optimizer: Any) -> None:
+    """Notify all of a step of ``optimizer`` that has ended."""
     for one in pacers():
-        one.step_ended()
+        one.step_ended(optimizer)
 
 
 def number_in(tensor: Any) -> float | torch.Tensor | None:

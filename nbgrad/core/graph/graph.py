@@ -224,6 +224,7 @@ class AutogradGraph(Queries):
         if self._before is not None and (self.listener in state.observers or self._rest.is_here(state)):
             set_state(self._before)
         pacing.remove(self.pace)
+        self.pace.take_over()
         self._unwatch()
         if self._rest.end():
             self._follows = 0
@@ -494,6 +495,7 @@ class AutogradGraph(Queries):
     @property
     def backwards(self) -> int:
         """How many backwards ran inside the graph, recorded or not."""
+        self.pace.take_over()
         return self.listener.number
 
     @property

@@ -478,9 +478,9 @@ class Listener(Observer):
         """How many backwards have ended, recorded or not: the number of the last one."""
         return self.backwards + self.unrecorded
 
-    def rested(self) -> None:
-        """A backward has ended that was not recorded."""
-        self.unrecorded += 1
+    def rested(self, many: int) -> None:
+        """So ``many`` backwards have ended that were not recorded."""
+        self.unrecorded += many
         self.history.skipped = self.updates.skipped = self.unrecorded
 
     def on_backward_begin(self, roots: list[tuple[Origin, Any]]) -> None:

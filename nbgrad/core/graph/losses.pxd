@@ -20,4 +20,4 @@ cdef class LossRecorder:
     cdef list _far
     cdef list _copies
     @cython.locals(line=Py_ssize_t, level=_Level)
-    cpdef bint note(self, object roots, tuple at) except -1
+    cpdef bint note(self, object value, tuple at) except -1

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 
 from nbgrad.core.engine.call_site import CallSites
-from nbgrad.core.engine.pacing import number_in
 from nbgrad.core.engine.place import Place
 
 _READ = 64
@@ -80,15 +79,15 @@ class LossRecorder:
         self._far: list[tuple[int, torch.Tensor]] = []
         self._copies: list[tuple[list[int], torch.Tensor, Any]] = []
 
-    def note(self, roots: tuple[Any, ...], at: tuple[Place, Place]) -> bool:
-        """A backward from ``roots`` has ended, called ``at`` a line for the user's own one, as ``places()`` gives them.
+    def note(self, value: float | torch.Tensor | None, at: tuple[Place, Place]) -> bool:
+        """A backward has ended that was called ``at`` a line for the user's own one, as ``places()`` gives them.
 
-        Return whether a loss leaps, as far as that is known by now.
+        ``value`` is the number it began from, as ``number_in`` gives it. Return whether a loss leaps, as far as that is
+        known by now.
         """
         line = min(self._sites.number(at), _LINES - 1)
         if line == len(self._places):
             self._add(*at)
-        value = number_in(roots[0]) if len(roots) == 1 else None
         self._lines.append(line if value is not None else line + _NONE)
         self._values.append(value if isinstance(value, float) else torch.nan)
         if isinstance(value, float):

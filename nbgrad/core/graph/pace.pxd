@@ -8,7 +8,11 @@ cdef class Pace(Pacer):
     cdef object _rest
     cdef public object every
     cdef public double cost
-    cdef public LossRecorder losses
+    cdef LossRecorder _losses
+    cdef Py_ssize_t _optimizer
+    cdef Py_ssize_t _quiet
+    cdef Py_ssize_t _ended
+    cdef list _passed
     cdef Py_ssize_t _steps
     cdef Py_ssize_t _backwards
     cdef bint _stepping
@@ -31,6 +35,9 @@ cdef class Pace(Pacer):
     cdef Foresight _foresight
     cdef object _marks
     cdef object _mark(self, root)
+    cpdef object take_over(self)
+    @cython.locals(many=Py_ssize_t)
+    cdef Py_ssize_t _ahead(self, double seconds) except -1
     @cython.locals(now=double, seconds=double, last=bint)
     cdef object _step_ended(self)
     cdef object _measure(self, double seconds)
@@ -44,4 +51,5 @@ cdef class Foresight:
     cdef Py_ssize_t _blind
     cdef Py_ssize_t _counted
     cdef Py_ssize_t _length
+    cdef Py_ssize_t sure(self, Py_ssize_t steps) except -1
     cdef bint is_last(self, Py_ssize_t steps, double seconds) except -1

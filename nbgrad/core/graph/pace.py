@@ -14,7 +14,8 @@ import torch
 
 from nbgrad.choices import COST
 from nbgrad.core.engine.call_site import CallSites, places
-from nbgrad.core.engine.pacing import Pacer
+from nbgrad.core.engine.pacing import Pacer, number_in
+from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.rounds import Rounds, rounds
 from nbgrad.core.engine.state import current
 from nbgrad.core.graph.losses import LossRecorder
@@ -23,8 +24,9 @@ from nbgrad.core.graph.rest import Rest
 FIRST = 4
 """So many steps are recorded first, whatever they cost."""
 
-_SHARE = 0.6
-"""This part of the cost is for the recorded steps, and the rest for the beginning and the end of the graph."""
+_SHARE = 0.5
+"""This part of the cost is for the recorded steps, and the rest for the watched ones between them, and for the
+beginning and the end of the graph."""
 
 _FREE = 0.01
 """So many seconds of a loop are recorded, whatever share of it that is: one does not notice it."""
@@ -54,6 +56,12 @@ _SHORT = 1e-3
 """Where steps are shorter than this, in seconds, the rounds of a loop that no variable counts are not followed: to look
 at the variables takes up to 20 microseconds."""
 
+_AT_ONCE = 0.01
+"""Steps of so many seconds together are looked at at once."""
+
+_QUIET = 8
+"""So many steps are looked at at once, if they are short."""
+
 _BLIND = 64
 """If the rounds of a loop are not known, they are looked for again after 1, 2, 4 ... and at most so many steps."""
 
@@ -82,7 +90,6 @@ class Pace(Pacer):
 
     Attributes:
         every, cost: as they were given.
-        losses: those of all backwards.
     """
 
     def __init__(
@@ -93,13 +100,17 @@ class Pace(Pacer):
     ) -> None:
         self._rest = rest
         self.every, self.cost = every, cost
-        self.losses = LossRecorder()
+        self._losses = LossRecorder()
         self._steps = self._backwards = 0
         self._stepping = self._alone = False
         self._summed = 0  # how many backwards have added to a ``.grad``
         self._sites = CallSites()  # of the steps of optimizers
         self._optimizers: dict[int, int] = {}  # by the number of the line of the step, that of the last backward
+        self._optimizer = 0  # Python's ``id()`` of the one that stepped last
         self._seen: set[int] = set()  # those that have stepped in this step of the loop
+        self._quiet = 0  # so many steps may end before anything is decided
+        self._passed: list[tuple[Any, tuple[Place, Place]]] = []  # the loss and the lines of each backward in these
+        self._ended = 0  # how many steps have ended since ``_since``
         self._left = FIRST if every is None else 2  # how many more are to be recorded
         self._recorded: list[float] = []  # the seconds of the recorded ones, until the plain ones are known
         self._plain: deque[float] = deque(maxlen=31)
@@ -119,6 +130,12 @@ class Pace(Pacer):
         return self._rest.rests
 
     @property
+    def losses(self) -> LossRecorder:
+        """Those of all backwards."""
+        self.take_over()
+        return self._losses
+
+    @property
     def steps(self) -> int:
         """How many steps of a loop have ended, recorded or not."""
         return self._steps
@@ -132,13 +149,19 @@ class Pace(Pacer):
         """Whether no block and no call of a module runs in the graph, whose end would restore the state from before."""
         return self._rest.is_here(current())
 
+    # A step of a small network takes a millisecond, in which its numbers push all else out of the processor's caches.
+    # So the few lines that each step in between runs take longer than they look; all that can wait is done for several
+    # steps together.
+
     def backward_ended(self, roots: tuple[Any, ...], accumulates: bool, differentiable: bool) -> None:
         """Count it, and keep its loss."""
-        self._backwards += 1
         try:
-            self._leapt = self.losses.note(roots, places()) or self._leapt
+            loss = number_in(roots[0]) if len(roots) == 1 else None
+            self._passed.append((loss, places()))
+            if self._quiet > 0 and not self._stepping:
+                return
+            self.take_over()
             if self.rests:
-                self._rest.passed()
                 self._mark(roots[0])
             within = differentiable or self._stepping  # what was created is still to be differentiated
             if not self._optimizers and not within and self._is_alone(accumulates):
@@ -153,6 +176,20 @@ class Pace(Pacer):
             mark = _Mark()
             node.metadata[_Mark] = mark
             self._marks.append((self._backwards, self._steps, ref(mark)))
+
+    def take_over(self) -> None:
+        """Count the backwards that have ended since the last time, and look at their losses."""
+        passed, self._passed = self._passed, []
+        if not passed:
+            return
+        self._backwards += len(passed)
+        try:
+            for loss, at in passed:
+                self._leapt = self._losses.note(loss, at) or self._leapt
+            if self.rests:
+                self._rest.passed(len(passed))
+        except Exception as error:
+            self._rest.failed(error)
 
     def living(self) -> list[int]:
         """The numbers of earlier backwards that were not recorded, and whose graphs still live.
@@ -177,10 +214,17 @@ class Pace(Pacer):
         """The backwards in it are parts of it."""
         self._stepping = True
 
-    def step_ended(self) -> None:
+    def step_ended(self, optimizer: Any) -> None:
         """A step of the loop has ended, if all optimizers have stepped that take part in it."""
         self._stepping = False
+        if self._quiet > 0 and id(optimizer) == self._optimizer:
+            self._quiet -= 1
+            self._steps += 1
+            self._ended += 1
+            return
+        self._quiet, self._optimizer = 0, id(optimizer)
         try:
+            self.take_over()
             line = self._sites.number(places())
             if len(self._optimizers) == 1 and line in self._optimizers:
                 self._optimizers[line] = self._backwards
@@ -204,7 +248,8 @@ class Pace(Pacer):
         if self.every == 1:
             return
         now = perf_counter()
-        seconds = now - self._since
+        seconds = (now - self._since) / (self._ended + 1)
+        self._ended = 0
         last = self._foresight.is_last(self._steps, seconds)
         if self.rests:
             self._plain.append(seconds)
@@ -220,6 +265,18 @@ class Pace(Pacer):
                 self._steady = 0
         self._since = perf_counter()
         self._spent += self._since - now if self._plain else 0.0
+        self._quiet = self._ahead(seconds) if self.rests and len(self._optimizers) == 1 else 0
+
+    def _ahead(self, seconds: float) -> int:
+        """How many steps of so many ``seconds`` each may end before anything is decided."""
+        if self._steps - self._last <= _AFTER or len(self._plain) < _PLAIN:
+            return 0
+        many = min(self._foresight.sure(self._steps) - 1, _QUIET - 1, int(_AT_ONCE / seconds))
+        if self.every is not None:
+            return min(many, self.every - self._steps % self.every - 1)
+        if self._spent + self._more < _FREE:
+            many = min(many, int(_THINNED * self._last) - self._steps)
+        return min(many, int((self._due - self._since) / seconds))
 
     def _many(self) -> int:
         """How many steps are recorded together."""
@@ -293,6 +350,10 @@ class Foresight:
         self._blind = 1  # after so many steps the variables are looked at again, if they said nothing
         self._counted = 0  # the steps since a loop began whose rounds no variable counts
         self._length = 0  # how many they were the last time
+
+    def sure(self, steps: int) -> int:
+        """After so many ``steps``, how many more it takes until the variables are looked at again."""
+        return max(self._next - steps, 0)
 
     def is_last(self, steps: int, seconds: float) -> bool:
         """Whether the next step is the last one, after so many ``steps`` of so many ``seconds`` each."""

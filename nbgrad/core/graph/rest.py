@@ -86,10 +86,10 @@ class Rest:
         stop_resting(id(self))
         return True
 
-    def passed(self) -> None:
-        """A backward has ended that was not recorded."""
+    def passed(self, many: int) -> None:
+        """So ``many`` backwards have ended that were not recorded."""
         if self.listener not in current().observers:
-            self.listener.rested()
+            self.listener.rested(many)
 
     def failed(self, fault: Exception) -> None:
         """Remember an error of nbgrad's own, which must not reach the program, for the picture."""

@@ -440,7 +440,7 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
     """
     _stepped()  # the last one may have raised
     step_begun()
-    observers = torch_followers(current().observers)
+    observers = current().observers and torch_followers(current().observers)
     if not observers:
         return
     depth = take_off()
@@ -470,7 +470,7 @@ def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001
     if current().observers:
         _notify_of_step(optimizer)
     _stepped()
-    step_ended()
+    step_ended(optimizer)
 
 
 def _notify_of_step(optimizer: Any) -> None:

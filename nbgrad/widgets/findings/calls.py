@@ -311,10 +311,11 @@ def kept_graphs(case: Examination) -> Iterator[Finding]:
     root = case.roots[0]
     name = root.name or translate("the loss")
     ops = sum(living.values()) if all(living.values()) else 0  # of those between recorded ones they were not counted
+    many = counted(len(living), "earlier backward")
     text = translate(
         "the graphs of {backwards} are still alive{held}: a sum such as total += {name}, a list, or an attribute such "
         "as ctx.y keeps each of them, so memory grows with every step.",
-        backwards=counted(len(living), "earlier backward"),
+        backwards=many if all(living.values()) else translate("at least {backwards}", backwards=many),
         held=translate(", with {total:,} ops", total=ops) if ops else "",
         name=name,
     )
