@@ -107,7 +107,8 @@ const length = (text: string): number => [...text].reduce((sum, letter) => sum +
 /** The line of a short box: the shape, or the number where there is no shape. */
 const shapeLine = ({ label, numbers }: Pick<GraphNode, "label" | "numbers">): number => Math.max(1, (numbers[0] ?? label.length) - 1);
 
-const cut = (text: string, letters: number): string => (text.length > letters ? `${text.slice(0, Math.max(1, letters - 1))}…` : text);
+/** A text of at most so many letters. */
+export const cut = (text: string, letters: number): string => (text.length > letters ? `${text.slice(0, Math.max(1, letters - 1))}…` : text);
 
 /** The same in the middle: names differ at both ends. */
 const shortened = (text: string, letters: number): string => (text.length > letters ? `${text.slice(0, letters >> 1)}…${text.slice(text.length - ((letters - 1) >> 1))}` : text);

@@ -3,6 +3,7 @@
 import type { Box, Frame, Node as GraphNode, Picture, Step } from "./description";
 import { attribute, flag, svg } from "./dom";
 import { broken, type Drawing, farEnds, natural, spoken } from "./draw";
+import { cut } from "./forms";
 import { translate } from "./language";
 import { classColour, original, twinOf } from "./model";
 import { widthOf, write } from "./write";
@@ -121,13 +122,13 @@ export class Paint {
     const runs = layout.edges[edge] ?? [];
     const points = layout.marks[edge] ? runs.flat() : (runs[0] ?? []); // of a jump, at its source
     if (!points.length) return;
-    const text = `∇ ${came}`;
+    const text = `∇ ${cut(came, 32)}`; // the panel has all of it
     const [width, height] = [widthOf(text, true), 14];
     const shapes = [...taken, ...description.nodes.flatMap(({ id, row }) => (row === null ? (layout.nodes[id] ?? []) : [])), ...Object.values(layout.marks), ...Object.values(layout.labels), ...layout.jumps.map(({ box }) => box)];
     // Where boxes are close together, only beside them there is room.
     const { source, target } = description.edges.find(({ id }) => id === edge)!;
-    const jumps = layout.jumps.some(({ edges }) => edges.includes(edge));
-    const ends = description.nodes.flatMap(({ id, row }) => (id === source || (id === target && !jumps) ? (layout.nodes[row ?? id] ?? []) : []));
+    const signs = layout.jumps.flatMap(({ edges, node, box }) => (edges.includes(edge) && node === source ? [box] : []));
+    const ends = description.nodes.flatMap(({ id, row }) => (id === source || (id === target && !signs.length) ? (layout.nodes[row ?? id] ?? []) : [])).concat(signs);
     const [right, left] = [Math.max(...ends.map((one) => one.x + one.width)) + 6, Math.min(...ends.map((one) => one.x)) - 6 - width];
     const besides = ends.flatMap((one) => [one.y + one.height / 2, (ends[0]!.y + ends[0]!.height + ends[ends.length - 1]!.y) / 2].flatMap((y) => [one.x + one.width + 6, one.x - 6 - width, right, left].map((x): Box => ({ x, y: y - height / 2, width, height }))));
     const along = (a: number, b: number, c: number, d: number) => Math.max(0, Math.min(a + b, c + d) - Math.max(a, c));
