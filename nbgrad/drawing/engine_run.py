@@ -167,8 +167,16 @@ class EngineRun:
 
     @cached_property
     def has_gradients(self) -> bool:
-        """Whether a backward has run: there is a gradient that is not 0."""
-        return any(one is not None and bool(one.any()) for one in self.gradients)
+        """Whether a backward from a root has run: there is a gradient that is not 0.
+
+        Where all ops have the gradient 0, those of leaves are older: they come from a backward of another graph. A root
+        alone does not say so: an engine may hand its 1 on without keeping it.
+        """
+        ops = {at for at, part in enumerate(self.parts) if part.op is not None}
+        idle = not ops <= self.roots_set and all(
+            (one := self.gradients[at]) is not None and not one.any() for at in ops
+        )
+        return not idle and any(one is not None and bool(one.any()) for one in self.gradients)
 
     @cached_property
     def hides(self) -> bool:

@@ -245,6 +245,17 @@ def test_no_backward() -> None:
     assert "run the backward first" in said.text
 
 
+def test_older_gradients_of_leaves_are_no_backward() -> None:
+    x = RIGHT.leaf(0.5, "x")
+    RIGHT.go((x * x).tanh())
+    root = (x * x).exp()
+    for node in (root, *root.parents):
+        node.gradient = np.zeros(())
+    said = verdict(root)
+    assert said.ok
+    assert not said.has_gradients
+
+
 def test_an_exponent_that_is_not_told_is_inferred() -> None:
     x = RIGHT.leaf(1.7)
     root = RIGHT.run("pow", x, exponent=3)

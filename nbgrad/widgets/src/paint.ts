@@ -124,7 +124,7 @@ export class Paint {
     if (!points.length) return;
     const text = `∇ ${cut(came, 32)}`; // the panel has all of it
     const [width, height] = [widthOf(text, true), 14];
-    const shapes = [...taken, ...description.nodes.flatMap(({ id, row }) => (row === null ? (layout.nodes[id] ?? []) : [])), ...Object.values(layout.marks), ...Object.values(layout.labels), ...layout.jumps.map(({ box }) => box)];
+    const shapes = [...taken, ...description.nodes.flatMap(({ id, row }) => (row === null ? (layout.nodes[id] ?? []) : [])), ...Object.values(layout.marks), ...Object.values(layout.labels), ...layout.jumps.map(({ box }) => box), ...Object.values(layout.scopes).map((one) => ({ ...one, height: 22 }))];
     // Where boxes are close together, only beside them there is room.
     const { source, target } = description.edges.find(({ id }) => id === edge)!;
     const signs = layout.jumps.flatMap(({ edges, node, box }) => (edges.includes(edge) && node === source ? [box] : []));
