@@ -130,7 +130,8 @@ export class Paint {
     const signs = layout.jumps.flatMap(({ edges, node, box }) => (edges.includes(edge) && node === source ? [box] : []));
     const ends = description.nodes.flatMap(({ id, row }) => (id === source || (id === target && !signs.length) ? (layout.nodes[row ?? id] ?? []) : [])).concat(signs);
     const [right, left] = [Math.max(...ends.map((one) => one.x + one.width)) + 6, Math.min(...ends.map((one) => one.x)) - 6 - width];
-    const besides = ends.flatMap((one) => [one.y + one.height / 2, (ends[0]!.y + ends[0]!.height + ends[ends.length - 1]!.y) / 2].flatMap((y) => [one.x + one.width + 6, one.x - 6 - width, right, left].map((x): Box => ({ x, y: y - height / 2, width, height }))));
+    const besides = ends.flatMap((one) => [one.y + one.height / 2, (ends[0]!.y + ends[0]!.height + ends[ends.length - 1]!.y) / 2].flatMap((y) => [one.x + one.width + 6, one.x - 6 - width, right, left].map((x) => [x, y - height / 2])).concat([one.y - height - 2, one.y + one.height + 2].map((y) => [Math.max(0, one.x + one.width - width), y])))
+      .map(([x = 0, y = 0]): Box => ({ x, y, width, height }));
     const along = (a: number, b: number, c: number, d: number) => Math.max(0, Math.min(a + b, c + d) - Math.max(a, c));
     const covered = (box: Box) => shapes.reduce((sum, one) => sum + along(box.x, box.width, one.x, one.width) * along(box.y, height, one.y, one.height), 0);
     const middle = (points.length - 1) / 2;
