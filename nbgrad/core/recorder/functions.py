@@ -322,7 +322,7 @@ _UNNAMED = "argument "
 """An argument for which torch has no name is called "argument 6" after its place."""
 
 
-class _Taken(NamedTuple):
+class _SchemaArgument(NamedTuple):
     """An argument of a form of one of torch's functions: whether it is a tensor or a list of them, and has a place."""
 
     name: str
@@ -331,11 +331,11 @@ class _Taken(NamedTuple):
     place: bool
 
 
-def _names(form: tuple[_Taken, ...]) -> tuple[str, ...]:
+def _names(form: tuple[_SchemaArgument, ...]) -> tuple[str, ...]:
     return tuple([one.name for one in form])
 
 
-def _takes(form: tuple[_Taken, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _takes(form: tuple[_SchemaArgument, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether this form takes these arguments, as far as it depends on which of them are tensors."""
     if len(args) > len(form) or not kwargs.keys() <= {one.name for one in form[len(args) :]}:
         return False
@@ -352,7 +352,7 @@ def _takes(form: tuple[_Taken, ...], args: tuple[Any, ...], kwargs: dict[str, An
 
 
 @cache
-def _forms(name: str) -> tuple[tuple[_Taken, ...], ...]:
+def _forms(name: str) -> tuple[tuple[_SchemaArgument, ...], ...]:
     """The forms of a function of torch's that is written in C; none for one in Python, which has a signature."""
     if isinstance(_listed(name)[0], FunctionType):
         return ()
@@ -360,10 +360,12 @@ def _forms(name: str) -> tuple[tuple[_Taken, ...], ...]:
     return tuple([tuple(map(_taken, schema.arguments)) for schema in schemas])
 
 
-def _taken(argument: Any) -> _Taken:
+def _taken(argument: Any) -> _SchemaArgument:
     kind, name = str(argument.type), argument.name
     tensors, many = "Tensor" in kind, "List" in kind
-    return _Taken("input" if name == "self" else name, tensors and not many, tensors and many, not argument.kwarg_only)
+    return _SchemaArgument(
+        "input" if name == "self" else name, tensors and not many, tensors and many, not argument.kwarg_only
+    )
 
 
 @cache
