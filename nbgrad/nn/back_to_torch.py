@@ -166,14 +166,12 @@ class Twins(StructureCopy):
     Attributes:
         root: the module of torch's.
         args, kwargs: the arguments.
-        of: the torch modules, each by the id of our module that it stands for.
         hooked: whether functions of the user's run around a forward. They may be made for our tensors.
         unknown: a module in it that ``from_torch`` has not made; or None.
     """
 
     def __init__(self, module: Module, args: Any, kwargs: Any) -> None:
         super().__init__(copied)
-        self.of: dict[int, torch.nn.Module] = {}
         self.hooked = False
         self.unknown: Module | None = None
         self._closure = ClosureCopy((Module, Parameter), self)
@@ -197,7 +195,6 @@ class Twins(StructureCopy):
             self.unknown = value if isinstance(value, Module) else self.unknown
             return value
         made = self.remember(value, object.__new__(kind))
-        self.of[id(value)] = made
         own = made.__dict__
         own.update(vars(torch.nn.Module()), training=value.training)
         for name, role in value._roles.items():
