@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from nbgrad.core.engine.state import Switch, current, recording
-from nbgrad.nn.back_to_torch import ModelState, StructureCopy, Twins, copied, holds_meta, values_of
+from nbgrad.nn.back_to_torch import StructureCopy, Twins, copied, holds_meta, values_of
 from nbgrad.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList
 from nbgrad.nn.converted_class import UNMODIFIED
 from nbgrad.nn.differences import first_difference
@@ -49,7 +49,7 @@ class FirstCall:
         """Return ``call(module, *args, **kwargs)``, and raise if torch's forward returns anything else.
 
         Raises:
-            RuntimeError: the results differ. The model is as it was before the call.
+            RuntimeError: the results differ. The call has changed the model as any other.
         """
         around = _comparison.get()
         if around is not None:
@@ -100,7 +100,7 @@ def forget(module: Module) -> None:
 def _compared(
     module: Module, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], twins: Twins
 ) -> Any:
-    comparison, before, given = _Comparison(), ModelState(module), StructureCopy(copied)((args, kwargs))
+    comparison, given = _Comparison(), StructureCopy(copied)((args, kwargs))
     numbers = _RandomState()
     try:
         expected, failed = _torchs(twins)
@@ -111,7 +111,6 @@ def _compared(
         result = comparison.called(module, call, args, kwargs)
     except Exception as error:
         if failed is None:
-            before.put_back()
             numbers.put_back()
             why = "" if isinstance(error, NotImplementedError) else f" {_REASON}"
             error.add_note(f"from_torch(): torch's own forward returns a result for the same inputs.{why} {_INSTEAD}")
@@ -123,13 +122,12 @@ def _compared(
         return _finished(comparison, result, f"torch's own forward raised {type(failed).__name__}: {failed}")
     if failed is None and difference is None:
         return _finished(comparison, result)
-    after, drawn = ModelState(module), _RandomState()
-    before.put_back()
+    drawn, repeated = _RandomState(), []
+    for _ in range(2):
+        numbers.put_back()
+        repeated.append(_torchs(Twins(module, *given))[0])
     numbers.put_back()
-    repeated, _ = _torchs(Twins(module, *given))
-    numbers.put_back()
-    if difference is not None and first_difference(repeated, expected) is not None:
-        after.put_back()
+    if difference is not None and first_difference(*repeated) is not None:
         drawn.put_back()
         return _finished(comparison, result, "torch's own forward returns other numbers each time")
     if difference is None:
