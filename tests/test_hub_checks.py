@@ -1,4 +1,4 @@
-"""``nbgrad doctor --hub`` says what is to be mended before a class begins."""
+"""``hub/checks.py`` says what is to be mended before a class begins."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nbgrad import hub_checks
-from nbgrad.hub_checks import (
+from hub import checks as hub_checks
+from hub.checks import (
     HUB,
     REACH,
     VOLUMES,
@@ -28,9 +28,9 @@ from nbgrad.hub_checks import (
     encryption,
     files,
     listening,
+    main,
     ports,
 )
-from nbgrad.run.command import main
 
 pytestmark = pytest.mark.once
 
@@ -298,7 +298,8 @@ def test_the_command_fails_until_all_is_well(
     fake_docker(tmp_path, monkeypatch)
     monkeypatch.setenv("HUB_ADMINS", "teacher")
     monkeypatch.delenv("HUB_PUBLIC_URL", raising=False)
-    assert main(["doctor", "--hub", str(tmp_path)]) == 1
+    monkeypatch.chdir(tmp_path)
+    assert main() == 1
     lines = capsys.readouterr().out.splitlines()
     assert "ok  admins       teacher: each has an account" in lines
     assert any(line.startswith("--  TLS") for line in lines)

@@ -13,7 +13,6 @@ import torch
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.closures import ClosureCopy
 from nbgrad.nn.module.module import Module
-from nbgrad.nn.module.state_dict import remembered
 from nbgrad.nn.parameter import Parameter
 from nbgrad.nn.utils.rnn import PackedSequence
 
@@ -30,8 +29,6 @@ _MOST = 100_000
 
 _DEEPEST = 100
 """The depth to which structures are copied: deeper parts are shared."""
-
-_keeping_version: Any = torch.autograd._unsafe_preserve_version_counter  # type: ignore[attr-defined]
 
 _OURS = {"_roles", "_hooks", "_saving_hooks", "_compared", "training"}
 
@@ -166,14 +163,12 @@ class Twins(StructureCopy):
     Attributes:
         root: the module of torch's.
         args, kwargs: the arguments.
-        of: the torch modules, each by the id of our module that it stands for.
         hooked: whether functions of the user's run around a forward. They may be made for our tensors.
         unknown: a module in it that ``from_torch`` has not made; or None.
     """
 
     def __init__(self, module: Module, args: Any, kwargs: Any) -> None:
         super().__init__(copied)
-        self.of: dict[int, torch.nn.Module] = {}
         self.hooked = False
         self.unknown: Module | None = None
         self._closure = ClosureCopy((Module, Parameter), self)
@@ -197,7 +192,6 @@ class Twins(StructureCopy):
             self.unknown = value if isinstance(value, Module) else self.unknown
             return value
         made = self.remember(value, object.__new__(kind))
-        self.of[id(value)] = made
         own = made.__dict__
         own.update(vars(torch.nn.Module()), training=value.training)
         for name, role in value._roles.items():
@@ -222,42 +216,3 @@ class Twins(StructureCopy):
         for after in () if value._hooks is None else value._hooks.after.values():
             torch.nn.Module.register_forward_hook(made, self(after.run), with_kwargs=after.with_kwargs)
             self.hooked = True
-
-
-class ModelState:
-    """The values of a model at one moment, to restore them."""
-
-    def __init__(self, root: Module) -> None:
-        small = sum(one._data.nbytes for one in root.parameters()) <= SMALL
-        modules = list(root.modules())
-        self._attributes = [remembered(one) for one in modules]
-        self._containers = _containers([vars(one) for one in modules])
-        tensors = [*root.buffers(), *(root.parameters() if small else ())]
-        self._values = [(one._data, one._data.detach().clone()) for one in tensors]
-
-    def put_back(self) -> None:
-        """Give the model back what it held."""
-        for put_back in self._attributes:
-            put_back()
-        for value, content in self._containers:
-            value.clear()
-            value.extend(content) if isinstance(value, list) else value.update(content)
-        for data, before in self._values:
-            if not data.is_meta and not torch.equal(data, before):  # on the meta device there are no numbers
-                with torch.no_grad(), _keeping_version(data):
-                    data.copy_(before)
-
-
-def _containers(waiting: list[Any]) -> list[tuple[Any, Any]]:
-    """Every list, dict and set inside of the dicts ``waiting``, at any depth, each with its content."""
-    found: dict[int, tuple[Any, Any]] = {}
-    while waiting and len(found) < _MOST:
-        value = waiting.pop()
-        parts = value.values() if isinstance(value, dict) else value
-        for one in parts:
-            if type(one) is tuple:
-                waiting.append(one)
-            elif type(one) in {list, dict, set} and id(one) not in found:
-                found[id(one)] = one, copy.copy(one)
-                waiting.append(one)
-    return list(found.values())

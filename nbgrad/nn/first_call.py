@@ -17,34 +17,23 @@ from typing import Any
 import torch
 
 from nbgrad.core.engine.state import Switch, current, recording
-from nbgrad.nn.back_to_torch import ModelState, StructureCopy, Twins, copied, holds_meta, values_of
+from nbgrad.nn.back_to_torch import StructureCopy, Twins, copied, holds_meta, values_of
 from nbgrad.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList
 from nbgrad.nn.converted_class import UNMODIFIED
-from nbgrad.nn.differences import digest, first_difference
+from nbgrad.nn.differences import first_difference
 from nbgrad.nn.module.module import Module
-
-Log = list[tuple[int, Any, Any]]
-"""For each call of a module that ended: the id of torch's module, what it was given, and what it returned."""
 
 
 class _Comparison:
-    """A first call that runs: the modules that it ran, and what went into and came out of them."""
+    """A first call that runs, and the modules that it ran."""
 
-    def __init__(self, twins: Twins) -> None:
-        self.twins = twins
+    def __init__(self) -> None:
         self.ran: dict[int, Module] = {}
-        self.ours: Log = []
-        self.theirs: Log = []
 
     def called(self, module: Module, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a module of ours."""
         self.ran[id(module)] = module
-        given = digest((args, kwargs))
-        result = call(module, *args, **kwargs)
-        theirs = self.twins.of.get(id(module))
-        if theirs is not None and call is Module._hooked:  # only for calls that torch's hooks see, too
-            self.ours.append((id(theirs), given, digest(result)))
-        return result
+        return call(module, *args, **kwargs)
 
 
 _comparison: ContextVar[_Comparison | None] = ContextVar("nbgrad_comparison", default=None)
@@ -60,7 +49,7 @@ class FirstCall:
         """Return ``call(module, *args, **kwargs)``, and raise if torch's forward returns anything else.
 
         Raises:
-            RuntimeError: the results differ. The model is as it was before the call.
+            RuntimeError: the results differ. The call has changed the model as any other.
         """
         around = _comparison.get()
         if around is not None:
@@ -111,10 +100,10 @@ def forget(module: Module) -> None:
 def _compared(
     module: Module, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], twins: Twins
 ) -> Any:
-    comparison, before, given = _Comparison(twins), ModelState(module), StructureCopy(copied)((args, kwargs))
+    comparison, given = _Comparison(), StructureCopy(copied)((args, kwargs))
     numbers = _RandomState()
     try:
-        expected, failed = _torchs(twins, comparison.theirs)
+        expected, failed = _torchs(twins)
     finally:
         numbers.put_back()
     token = _comparison.set(comparison)
@@ -122,7 +111,6 @@ def _compared(
         result = comparison.called(module, call, args, kwargs)
     except Exception as error:
         if failed is None:
-            before.put_back()
             numbers.put_back()
             why = "" if isinstance(error, NotImplementedError) else f" {_REASON}"
             error.add_note(f"from_torch(): torch's own forward returns a result for the same inputs.{why} {_INSTEAD}")
@@ -134,28 +122,21 @@ def _compared(
         return _finished(comparison, result, f"torch's own forward raised {type(failed).__name__}: {failed}")
     if failed is None and difference is None:
         return _finished(comparison, result)
-    after, drawn = ModelState(module), _RandomState()
-    before.put_back()
+    drawn, repeated = _RandomState(), []
+    for _ in range(2):
+        numbers.put_back()
+        repeated.append(_torchs(Twins(module, *given))[0])
     numbers.put_back()
-    repeated, _ = _torchs(Twins(module, *given), [])
-    numbers.put_back()
-    if difference is not None and first_difference(repeated, expected) is not None:
-        after.put_back()
+    if difference is not None and first_difference(*repeated) is not None:
         drawn.put_back()
         return _finished(comparison, result, "torch's own forward returns other numbers each time")
     if difference is None:
         difference = f"that raises {type(failed).__name__}: {failed}"
-    raise RuntimeError(_message(module, comparison, difference)) from failed
+    raise RuntimeError(_message(module, difference)) from failed
 
 
-def _torchs(twins: Twins, log: Log) -> tuple[Any, Exception | None]:
+def _torchs(twins: Twins) -> tuple[Any, Exception | None]:
     """The result of torch's module, and the error that it raised, if it did."""
-
-    def ended(theirs: Any, args: Any, kwargs: Any, result: Any) -> None:
-        log.append((id(theirs), digest((args, kwargs)), digest(result)))
-
-    for one in {id(one): one for one in twins.of.values()}.values():
-        torch.nn.Module.register_forward_hook(one, ended, with_kwargs=True)
     records = torch.is_grad_enabled()
     try:
         with Switch(observers=()), warnings.catch_warnings(), redirect_stdout(StringIO()):  # ours warns and prints
@@ -203,12 +184,13 @@ def _warn(why: str) -> None:
     )
 
 
-def _message(module: Module, comparison: _Comparison, difference: str) -> str:
-    """The message: the difference, the module where it began, the cause, and what to do."""
+def _message(module: Module, difference: str) -> str:
+    """The message: the difference, the cause, how to find where it begins, and what to do."""
     return (
         f"from_torch(): the first call of {type(module).__name__} does not do what torch's own forward does with the "
-        f"same inputs: {difference}. {_where(module, comparison)} {_REASON} {_INSTEAD}, or change that line. "
-        "from_torch(module, check=False) does not compare"
+        f"same inputs: {difference}. {_REASON} With model = from_torch(net, check=False), which does not compare, "
+        f"nbgrad.testing.assert_gradients_close(model, net, inputs) names the first op that differs. {_INSTEAD}, or "
+        "change that line"
     )
 
 
@@ -217,30 +199,3 @@ _REASON = (
     "tensors."
 )
 _INSTEAD = UNMODIFIED[0].upper() + UNMODIFIED[1:]
-
-
-def _where(module: Module, comparison: _Comparison) -> str:
-    """The sentence about the module in which the difference begins."""
-    known = _numbered(comparison.theirs)
-    twins = comparison.twins.of
-    paths = {id(twins[id(one)]): path for path, one in module.named_modules() if id(one) in twins}
-    kinds = {id(theirs): type(theirs).__name__ for theirs in twins.values()}
-    for key, (given, returned) in _numbered(comparison.ours).items():
-        if key not in known or key[0] not in paths:
-            continue
-        theirs_given, theirs_returned = known[key]
-        if first_difference(given, theirs_given) is None and first_difference(returned, theirs_returned) is not None:
-            path = paths[key[0]]
-            where = f"{path} ({kinds[key[0]]})" if path else kinds[key[0]]
-            return f"It begins in the forward of {where}, whose inputs are equal."
-    return f"No part of it differs: it begins in the forward of {type(module).__name__} itself."
-
-
-def _numbered(log: Log) -> dict[tuple[int, int], tuple[Any, Any]]:
-    """The calls, in the order in which they ended, by module and by how many calls of this module ended before."""
-    counts: dict[int, int] = {}
-    numbered: dict[tuple[int, int], tuple[Any, Any]] = {}
-    for module, given, returned in log:
-        counts[module] = number = counts.get(module, -1) + 1
-        numbered[module, number] = given, returned
-    return numbered

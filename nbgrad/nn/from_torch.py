@@ -35,7 +35,7 @@ def from_torch(module: torch.nn.Module, *, check: bool = True) -> Module:
         check: compare the first call of the result, or of a part of it, with torch's own forward, once in training mode
             and once in evaluation. It takes as long as one more forward, and changes nothing that the model or a random
             generator holds. If the results differ, for example because the forward checks ``type(x) is torch.Tensor``,
-            the call raises an error that names the module.
+            the call raises an error that says so.
 
     Raises:
         TypeError: ``module`` is not a module, or torch.jit compiled it, so that it has no forward in Python.

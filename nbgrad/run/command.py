@@ -39,15 +39,8 @@ def _doctor(arguments: list[str]) -> int:
     from nbgrad.run import doctor
 
     parser = argparse.ArgumentParser("nbgrad doctor", description="Check this installation, and say what it lacks.")
-    parser.add_argument(
-        "--hub",
-        nargs="?",
-        const=".",
-        metavar="FOLDER",
-        help="check a hub before a class, in the folder it runs in",
-    )
-    hub = parser.parse_args(arguments).hub
-    return doctor.examine() if hub is None else doctor.examine_hub(hub)
+    parser.parse_args(arguments)
+    return doctor.examine()
 
 
 FOLDER = "nbgrad-lessons"

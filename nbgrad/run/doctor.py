@@ -3,9 +3,8 @@
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 Finding = tuple[bool, str, str]
 """A check: whether it passed, its name, and the finding."""
@@ -13,22 +12,8 @@ Finding = tuple[bool, str, str]
 
 def examine() -> int:
     """Print every finding; 1 if something that nbgrad needs is missing."""
-    return _examine((_versions, _core, _device, _gradient, _drawing, _bitmap, _formulas, _live, _notebook))
-
-
-def examine_hub(folder: str) -> int:
-    """Print every finding about the hub that runs in ``folder``; 1 if one is to be mended before a class begins."""
-    from nbgrad import hub_checks
-
-    def hub() -> Iterator[Finding]:
-        yield from hub_checks.checks(Path(folder))
-
-    return _examine((hub,))
-
-
-def _examine(checks: Iterable[Callable[[], Iterator[Finding]]]) -> int:
     sound = True
-    for check in checks:
+    for check in (_versions, _core, _device, _gradient, _drawing, _bitmap, _formulas, _live, _notebook):
         for well, what, found in _run(check):
             print(f"{'ok ' if well else '-- '} {what:<12} {found}")  # noqa: T201  # this is the command's output
             sound = sound and well

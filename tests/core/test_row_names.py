@@ -13,7 +13,7 @@ OTHERS = {
     "core/dispatch/formula.py": ("_NEUTRAL", "torch: names of arguments"),
     "core/graph/discrepancy.py": ("_ADDS inputs", "torch: its functions that add, also those without a row"),
     "core/functional/gradient_edge.py": ("register_multi_grad_hook", "torch: values of its argument mode="),
-    "core/interop/aten_functions.py": ("_REDUCTIONS KERNELS", "torch: values of reduction=; functions of torch._C._nn"),
+    "core/interop/aten_functions.py": ("KERNELS", "torch: functions of torch._C._nn"),
     "core/interop/numpy_arrays.py": ("TENSORS_ONLY UFUNC_REDUCTIONS", "numpy: its ufuncs"),
     "core/symbolic/exports/page.py": ("_node", "torch: kernels of ATen, with the names of the page's kernels"),
     "core/symbolic/fusion.py": ("PRICES", "torch: the measured times of its kernels"),

@@ -64,16 +64,16 @@ class Deep(tnn.Module):
 
 
 WORDS = r"first call of {} does not do what torch's own .*: the output.* differs by up to [\d.]+, [\d.]+ of its .*"
-WHERE = r"It begins in the forward of {}, whose inputs are equal.*compares type\(x\).*%%autograd"
+WHY = r"compares type\(x\).*assert_gradients_close\(model, net, inputs\) names the first op that differs.*%%autograd"
 
 
-def test_another_branch_is_an_error_that_names_the_module():
+def test_another_branch_is_an_error_that_says_how_to_find_it():
     ours = from_torch(Asks())
-    with pytest.raises(RuntimeError, match=WORDS.format("Asks") + WHERE.format("Asks")):
+    with pytest.raises(RuntimeError, match=WORDS.format("Asks") + WHY):
         ours(x())
     ours = from_torch(Deep(Asks()))
     for _ in range(2):  # the second call raises as well
-        with pytest.raises(RuntimeError, match=WORDS.format("Deep") + WHERE.format(r"blocks\.1 \(Asks\)")):
+        with pytest.raises(RuntimeError, match=WORDS.format("Deep") + WHY):
             ours(x())
     assert from_torch(Asks(), check=False)(x()).shape == (4, 3)
     assert from_torch(Asks(by=1.0))(x()).shape == (4, 3)
@@ -89,10 +89,10 @@ def same(one, other):
     assert all(torch.equal(one[0][key], other[0][key]) for key in one[0])
 
 
-def test_an_error_leaves_the_model_and_the_random_numbers_as_they_were():
+def test_an_error_leaves_torchs_model_and_the_random_numbers_as_they_were():
     theirs = Deep(Asks())
     ours = from_torch(theirs)
-    before, kept = held(ours), held(theirs)
+    kept = theirs.calls, list(theirs.seen), copy.deepcopy(theirs.by_name)
     torch.manual_seed(3)
     random.seed(3)
     np.random.seed(3)
@@ -104,8 +104,8 @@ def test_an_error_leaves_the_model_and_the_random_numbers_as_they_were():
     with pytest.raises(RuntimeError, match="does not do"):
         ours(given)
     assert numbers_drawn() == drawn
-    same(held(ours), before)
-    same(held(theirs), kept)
+    assert held(theirs)[1:] == kept
+    assert ours.calls == 1
     assert torch.equal(given.data, X)
     assert armed(ours)
 
@@ -352,7 +352,7 @@ def test_each_mode_is_compared_once():
     assert not armed(ours)
     ours.eval()
     for _ in range(2):
-        with pytest.raises(RuntimeError, match=r"begins in the forward of 1 \(Evaluates\)"):
+        with pytest.raises(RuntimeError, match=WORDS.format("Sequential") + WHY):
             ours(x())
     ours.train()
     ours(x())
@@ -413,7 +413,7 @@ def test_an_error_of_both_is_ours():
     assert armed(ours)
 
 
-def test_an_error_of_ours_alone_says_what_to_do_and_changes_nothing():
+def test_an_error_of_ours_alone_says_what_to_do():
     class Refuses(Deep):
         def forward(self, x):
             x = super().forward(x)
@@ -422,7 +422,6 @@ def test_an_error_of_ours_alone_says_what_to_do_and_changes_nothing():
             return x
 
     ours = from_torch(Refuses(tnn.Tanh()))
-    before = held(ours)
     torch.manual_seed(3)
     drawn = torch.rand(2)
     torch.manual_seed(3)
@@ -432,7 +431,6 @@ def test_an_error_of_ours_alone_says_what_to_do_and_changes_nothing():
         "torch's own forward returns a result" in note and "%%autograd" in note for note in caught.value.__notes__
     )
     assert torch.equal(torch.rand(2), drawn)
-    same(held(ours), before)
     assert armed(ours)
 
 

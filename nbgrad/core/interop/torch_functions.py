@@ -22,7 +22,7 @@ from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.state import current, is_grad_enabled, no_grad, tell_changed
 from nbgrad.core.engine.tensor_data import differentiable
 from nbgrad.core.functional.grad import backward, grad
-from nbgrad.core.interop import aten_functions
+from nbgrad.core.interop.aten_functions import check_kernel
 from nbgrad.core.interop.filling import fill
 from nbgrad.core.interop.torch_graphs import run_custom_op
 from nbgrad.core.ops import torch_signatures
@@ -250,9 +250,7 @@ def _ours(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
         return getattr(Tensor, name) if hasattr(TensorMethods, name) else None
     if function in (torch.autograd.grad, torch.autograd.backward):
         return grad if function is torch.autograd.grad else backward
-    aten_functions.check_kernel(function, name)
-    if name in aten_functions.FUNCTIONS and function is getattr(torch, name, None):
-        return aten_functions.FUNCTIONS[name]
+    check_kernel(function, name)
     public = str(resolve_name(function) or "")
     place, _, short = public.rpartition(".")
     if place == "torch.nn.functional" and short in vars(torch_signatures):  # those that take inplace= or weights

@@ -9,12 +9,11 @@ import random
 import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from functools import partial
 from socket import socket
-from types import FrameType, GeneratorType
+from types import FrameType
 from typing import Any, Self
 
 import torch
@@ -22,6 +21,7 @@ import torch
 from nbgrad.core.engine.call_site import in_library, user_place
 from nbgrad.core.engine.place import Place
 from nbgrad.core.symbolic.errors import error_at
+from nbgrad.core.symbolic.surroundings import Sight
 
 _TIME = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _CLOCKS = frozenset((*_TIME, *(f"{name}_ns" for name in _TIME), "localtime", "gmtime", "ctime", "asctime", "strftime"))
@@ -32,7 +32,7 @@ _FILES = frozenset(("remove", "unlink", "mkdir", "rmdir", "rename", "replace", "
 _SENDS = frozenset(("send", "sendall", "sendto", "connect", "recv"))
 _STARTS = frozenset(("start_new_thread", "start_joinable_thread", "fork", "fork_exec", "posix_spawn", "system", "kill"))
 _ACTS = _FILES | _SENDS | _STARTS | {"print", "write", "writelines", "sleep", "warn", "put", "register"}
-_NAMES = _CLOCKS | _NOW | _READS | _DRAWS | _ACTS | {"open", "urandom", "input", "next"}
+_NAMES = _CLOCKS | _NOW | _READS | _DRAWS | _ACTS | {"open", "urandom", "input"}
 """The names of the functions that matter: every other call is passed by with one look."""
 
 _STANDARD = ("os", "collections", "random", "secrets", "uuid", "datetime", "_pydatetime", "pathlib", "tempfile")
@@ -57,17 +57,18 @@ class Calls:
     A profiler of the user's that is a function hears of all calls too. cProfile stands still meanwhile.
 
     Args:
-        around: what the function uses from outside; iterators among them must stay where they are.
+        sights: what the function uses from outside.
         watches: False if nothing is to be watched, as in a second trace that looks for a line.
 
     Attributes:
         draws: whether a generator of random numbers was called, of torch's or of Python's; True if that is unknown.
 
     Raises:
-        TraceError: a profiler is on that is no function, and cannot stand still.
+        TraceError: the function uses an iterator from outside; or a profiler is on that is no function, and cannot
+            stand still.
     """
 
-    def __init__(self, around: Iterable[Any], *, watches: bool = True) -> None:
+    def __init__(self, sights: Iterable[Sight], *, watches: bool = True) -> None:
         self._watches = watches
         self._profiler: Any = None
         if watches:
@@ -78,17 +79,18 @@ class Calls:
                 f"the profiler {type(self._profiler).__name__} is on, and a trace has to watch the calls itself",
                 "Switch it off for the first call of the function: later calls are not traced",
             )
-        self._taken: dict[str, int] = {}
         self.draws = not self._watches
         self._wrong: tuple[Place, str, str] | None = None
-        self._next: Place | None = None
         self._names: set[str] = set()
         self._all_names = False
-        streams = io.StringIO, io.BytesIO  # ``Effects`` looks at what is in them
-        self._iterators = [one for one in around if isinstance(one, Iterator) and not isinstance(one, streams)]
-        self._before = [_position(one) for one in self._iterators]
-        self._own = {id(one) for one in self._iterators}
-        self._generators = {id(one.gi_frame) for one in self._iterators if isinstance(one, GeneratorType)}
+        for name, value in sights:
+            if _is_iterator(value):
+                raise error_at(
+                    user_place(),
+                    f"the function uses {name}, a {type(value).__name__}, and a program would use its same values in "
+                    "each run",
+                    "Call next(...) outside of the function, and give it the value as an argument",
+                )
 
     def __enter__(self) -> Self:
         if self._watches:
@@ -111,31 +113,6 @@ class Calls:
         """
         if self._wrong is not None:
             raise error_at(*self._wrong)
-        for iterator, before in zip(self._iterators, self._before, strict=True):
-            if before is not _STILL and _position(iterator) != before:
-                raise error_at(
-                    self._next or user_place(),
-                    f"the function takes values from a {type(iterator).__name__} outside of it, and a program would "
-                    "use the same ones in each run",
-                    _GIVE,
-                )
-
-    def restore(self) -> None:
-        """Let the iterators give the same values again, as far as Python can do that."""
-        for iterator, before in zip(self._iterators, self._before, strict=True):
-            _rewind(iterator, before)
-
-    def lost(self) -> str:
-        """The sentences about iterators that cannot give the same values again; ask after ``restore``."""
-        said = [
-            f"The {kind} has moved on by {count} {'value' if count == 1 else 'values'}, and Python cannot put it back"
-            for kind, count in self._taken.items()
-        ]
-        for iterator, before in zip(self._iterators, self._before, strict=True):
-            if before is not _STILL and _position(iterator) != before:
-                may = "may have" if isinstance(before, _UnknownPosition) else "has"
-                said.append(f"The {type(iterator).__name__} {may} moved on, and Python cannot put it back")
-        return ". ".join(said)
 
     def guards(self) -> list[tuple[str, Callable[[], Any], Any]]:
         """The environment variables that were read: the text, the function that reads again, and what it gives."""
@@ -161,8 +138,6 @@ class Calls:
             code = frame.f_code
             if code is _ONE_NAME or code is _ALL_NAMES:
                 self._see_environment(frame)
-            elif id(frame) in self._generators or (code.co_name == "__next__" and self._own):
-                self._see_next(frame)
             elif code.co_name in _ACTING:
                 self._see_action(frame, *_ACTING[code.co_name])
 
@@ -180,8 +155,6 @@ class Calls:
             self._refuse(frame, "opens a file", "what is in it now", _OUTSIDE)
         elif name == "urandom":
             self._refuse(frame, "draws random numbers of the operating system", "the same ones", _OUTSIDE)
-        elif name == "next" and self._next is None and not in_library(frame.f_code.co_filename):
-            self._next = _place(frame)
         elif name == "input":
             self._refuse(frame, "asks the user with input()", "the same answer", _OUTSIDE)
         elif name in _ACTS:
@@ -239,22 +212,6 @@ class Calls:
             else:
                 self._all_names = True
 
-    def _see_next(self, frame: FrameType) -> None:
-        of: Any = None
-        if id(frame) not in self._generators:
-            named = frame.f_code.co_varnames[:1]
-            of = frame.f_locals.get(named[0]) if named else None
-            if id(of) not in self._own:
-                return
-        kind = "generator" if of is None else type(of).__name__
-        if of is None or not all(isinstance(one, _RESTORED) for one in getattr(of, "__dict__", {}).values()):
-            self._taken[kind] = self._taken.get(kind, 0) + 1
-        caller = frame.f_back
-        while caller is not None and in_library(caller.f_code.co_filename):
-            caller = caller.f_back
-        what = f"takes the next value of the iterator {frame.f_code.co_qualname}"
-        self._note(caller or frame, what, "the same one", _GIVE)
-
     def _refuse(self, frame: FrameType, what: str, same: str, remedy: str) -> None:
         asking = _asking(frame)
         if asking is not None:
@@ -270,15 +227,10 @@ class Calls:
 _OUTSIDE = "Do it outside of the function, and give the function what it needs as an argument"
 _AFTER = "Do it after the call, outside of the function"
 _PRINTED = "Return the tensor from the function, and print or log it after the call"
-_GIVE = "Call next(...) outside of the function, and give it the value as an argument"
 
 
 def _place(frame: FrameType) -> Place:
     return Place(frame.f_code, frame.f_lasti)
-
-
-_STILL: Any = object()
-"""The position of an iterator whose calls are seen."""
 
 
 def _asking(frame: FrameType, others: tuple[str, ...] = ()) -> FrameType | None:
@@ -305,53 +257,11 @@ def _file_name(file: Any) -> str:
     return f"a {type(file).__name__}"
 
 
-def _position(iterator: Any, depth: int = 0) -> Any:
-    """Something that changes when the iterator goes on. Where nothing tells it, the position is never the same."""
-    kind = type(iterator)
-    if isinstance(iterator, GeneratorType) or hasattr(kind.__next__, "__code__"):
-        return _STILL if depth == 0 else _UnknownPosition()
-    if isinstance(iterator, io.IOBase):
-        return _file_position(iterator)
-    if kind.__module__ not in ("builtins", "itertools") or depth > 4 or kind is _OF_CALLS:
-        return _UnknownPosition()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # from Python 3.12 on itertools warns that 3.14 cannot copy its iterators
-            reduced = iterator.__reduce__()
-    except Exception:  # one of the many kinds that cannot be copied
-        return _UnknownPosition()
-    return tuple(_position(one, depth + 1) if isinstance(one, Iterator) else _told(one) for one in reduced[1:])
-
-
-def _file_position(file: Any) -> Any:
-    """The place in a file; a loop over a text file switches ``tell`` off."""
-    if file.closed or not file.readable():
-        return _STILL
-    try:
-        return file.tell()
-    except OSError:
-        return _UnknownPosition()
-
-
-def _told(given: Any) -> Any:
-    if isinstance(given, tuple):
-        return tuple(_position(one, 1) if isinstance(one, Iterator) else _told(one) for one in given)
-    if isinstance(given, int | float | str):
-        return given
-    return len(given) if isinstance(given, Sized) and not isinstance(given, torch.Tensor) else 0
-
-
-def _rewind(iterator: Any, before: Any) -> None:
-    """Set an iterator back to a position, if it can be."""
-    if isinstance(iterator, io.IOBase):
-        if type(before) is int and _position(iterator) != before:
-            iterator.seek(before)
-    elif type(iterator) in (zip, map, filter):  # their places are those of the iterators in them
-        if type(before) is tuple:
-            for one, place in zip(iterator.__reduce__()[1], before[0], strict=True):
-                _rewind(one, place)
-    elif hasattr(iterator, "__setstate__") and _is_place(before):
-        iterator.__setstate__(before[1])
+def _is_iterator(value: Any) -> bool:
+    """Whether a loop over ``value`` goes on where the last one has ended. ``Effects`` looks at streams in memory."""
+    if isinstance(value, io.IOBase):
+        return not (isinstance(value, io.StringIO | io.BytesIO) or value.closed) and value.readable()
+    return isinstance(value, Iterator)
 
 
 def _current_profiler() -> Any:
@@ -362,20 +272,3 @@ def _current_profiler() -> Any:
 def _is_pausable(profiler: Any) -> bool:
     """Whether it is cProfile, which before Python 3.12 takes the place of all other profilers."""
     return isinstance(profiler, _lsprof.Profiler)
-
-
-_RESTORED = (int, float, complex, str, bytes, list, tuple, dict, set, type(None))
-"""Attributes of an iterator of the user's that ``Effects`` gives their old values."""
-
-_OF_CALLS = type(iter(int, 1))
-"""Iterators over the results of a function, which do not tell how often they have called it."""
-
-
-def _is_place(position: Any) -> bool:
-    """Whether a position is what an iterator over a list, a text or the like can be set to."""
-    pair = type(position) is tuple and len(position) == 2
-    return pair and type(position[1]) is int and type(position[0]) is not int
-
-
-class _UnknownPosition:
-    """The position of an iterator that does not tell it: equal to no other."""

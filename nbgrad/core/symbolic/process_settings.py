@@ -1,13 +1,7 @@
-"""The settings of the whole process, and ``KeptSettings``, which sees whether a traced function has changed one."""
+"""The settings that decide what is computed, and ``KeptSettings``, which sees whether a function has changed one."""
 
 import decimal
-import gc
-import locale
-import logging
 import os
-import signal
-import sys
-import warnings
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from functools import partial
@@ -24,10 +18,6 @@ from nbgrad.core.engine.state import current, set_grad_enabled
 from nbgrad.core.symbolic.kernel_settings import KERNEL_SETTINGS, Setting
 
 
-def _flag(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], object]]:
-    return partial(getattr, owner, name), partial(setattr, owner, name)
-
-
 def _table(table: Any) -> tuple[Callable[[], Any], Callable[[Any], object]]:
     def put_back(before: dict[Any, Any]) -> None:
         table.clear()
@@ -40,15 +30,6 @@ def _put_environment_back(before: dict[str, str]) -> None:
     for name in [one for one in os.environ if one not in before]:
         del os.environ[name]
     os.environ.update(before)
-
-
-def _put_list_back(owner: list[Any], before: list[Any]) -> None:
-    owner[:] = before
-
-
-def _set_filters(before: list[Any]) -> None:
-    filters: Any = warnings.filters  # another list inside of ``catch_warnings``
-    filters[:] = before
 
 
 def _variables() -> dict[Any, Any]:
@@ -92,32 +73,6 @@ def _set_einsum(before: tuple[Any, ...]) -> None:
     einsum.enabled, einsum.strategy = before
 
 
-def _print_options() -> dict[str, Any]:
-    return dict(vars(torch._tensor_str.PRINT_OPTS))
-
-
-def _set_print_options(before: dict[str, Any]) -> None:
-    vars(torch._tensor_str.PRINT_OPTS).update(before)
-
-
-def _levels() -> dict[str, Any]:
-    known = [(name, one.level) for name, one in logging.root.manager.loggerDict.items() if hasattr(one, "level")]
-    changed = {name: level for name, level in known if level}  # a library may make a logger, without a level
-    return {**changed, "": logging.root.level, " disabled": logging.root.manager.disable}
-
-
-def _set_levels(before: dict[str, Any]) -> None:
-    logging.disable(before[" disabled"])
-    logging.root.setLevel(before[""])
-    for name in _levels():
-        if name not in ("", " disabled"):
-            logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
-
-
-def _handled(number: int) -> tuple[Callable[[], Any], Callable[[Any], object]]:
-    return partial(signal.getsignal, number), partial(signal.signal, number)
-
-
 def _settings() -> list[Setting]:
     return [
         ("torch's default type", torch.get_default_dtype, torch.set_default_dtype),
@@ -129,24 +84,11 @@ def _settings() -> list[Setting]:
         ("torch's grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
         ("nbgrad's grad mode", lambda: current().grad_enabled, set_grad_enabled),
         ("torch's anomaly mode", torch.is_anomaly_enabled, torch.set_anomaly_enabled),
-        ("torch's print options", _print_options, _set_print_options),
         ("torch's hooks of all optimizers", *_table(torch_optimizer._global_optimizer_pre_hooks)),
         ("torch's hooks of all optimizers", *_table(torch_optimizer._global_optimizer_post_hooks)),
         *(("the hooks of all modules", *_table(one)) for one in TABLES),
         ("numpy's treatment of errors", np.geterr, lambda before: np.seterr(**before)),
-        ("numpy's print options", np.get_printoptions, lambda before: np.set_printoptions(**before)),
         ("os.environ", partial(dict, os.environ), _put_environment_back),
-        ("the working directory", os.getcwd, os.chdir),
-        ("the locale", partial(locale.setlocale, locale.LC_ALL), partial(locale.setlocale, locale.LC_ALL)),
-        ("the context of decimal", lambda: decimal.getcontext().copy(), decimal.setcontext),
-        ("the filters of warnings", lambda: list(warnings.filters), _set_filters),
-        ("sys.path", lambda: list(sys.path), partial(_put_list_back, sys.path)),
-        ("sys.stdout", *_flag(sys, "stdout")),
-        ("sys.stderr", *_flag(sys, "stderr")),
-        ("the levels of logging", _levels, _set_levels),
-        ("the limit of recursion", sys.getrecursionlimit, sys.setrecursionlimit),
-        ("the garbage collector", gc.get_threshold, lambda before: gc.set_threshold(*before)),
-        ("the handler of Ctrl-C", *_handled(signal.SIGINT)),
         ("a context variable", _variables, _put_variables_back),
     ]
 
@@ -201,16 +143,10 @@ class KeptSettings:
                 write(before)
 
 
-_OF_DECIMALS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
-"""All numbers. The flags are left out, which arithmetic itself sets; the traps are memory of the context."""
-
-
 def _flat(value: Any) -> Any:
     """A value that can be compared: arrays as bytes."""
     if isinstance(value, dict):
         return {key: _flat(one) for key, one in value.items()}
-    if isinstance(value, decimal.Context):
-        return [*(getattr(value, name) for name in _OF_DECIMALS), dict(value.traps)]
     if isinstance(value, torch.Tensor):
         value = value.numpy()
     return value.tobytes() if isinstance(value, np.ndarray) else value

@@ -1,6 +1,5 @@
 """Run a function under a ``Tracer``, and let go of all that the trace had changed."""
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -144,11 +143,11 @@ def _traced(
         finally:
             changed, gradients, replaced = _released(tracer, around)
             if not ended or locating is not None:
-                watch.give_up(None if ended else sys.exc_info()[1])
+                watch.restore()
     except BaseException as error:
         if not isinstance(error, Exception):  # Ctrl-C, which may have hit the ``finally``: to let go twice is the same
             _released(tracer, around)
-            watch.give_up(error)
+            watch.restore()
         raise
     if locating is not None:
         raise Located(watch.place)

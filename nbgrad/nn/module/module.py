@@ -658,7 +658,8 @@ class Module:
                 stay the same objects then too, without their gradients, and tied ones stay tied.
 
         Raises:
-            RuntimeError: keys or shapes do not match; it lists them all, and nothing has been loaded.
+            RuntimeError: keys or shapes do not match; it lists them all. Nothing has been loaded, unless a module
+                loads in a way of its own or has hooks.
             TypeError: ``state_dict`` is no dict.
         """
         if not isinstance(state_dict, Mapping):
@@ -668,10 +669,9 @@ class Module:
         if metadata is not None:
             given._metadata = metadata  # type: ignore[attr-defined]  # as torch keeps it
         load = Load(self, strict=strict, assign=assign)
-        with load.undone_by_errors():
-            load.visit(given, metadata or {})
-            load.check()
-            load.write()
+        load.visit(given, metadata or {})
+        load.check()
+        load.write()
         return load.keys
 
     def _load_from_state_dict(

@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
@@ -90,7 +89,7 @@ class Load:
     """One ``load_state_dict``: what fits, what does not, and the writing, which begins when everything fits.
 
     If code of the user's takes part (modules with their own way to load, hooks after loading, extra state), each value
-    is written when its module is visited, in torch's order. The old values are kept, and put back if anything raises.
+    is written when its module is visited, in torch's order.
 
     Attributes:
         keys: those that are missing or unexpected.
@@ -103,14 +102,10 @@ class Load:
         self._entries: list[Entry] = []
         self._tied: dict[int, Any] = {}
         self._waits = False  # whether values are written only after all of them were checked
-        self._before: list[Callable[[], None]] = []
 
     def visit(self, given: dict[str, Any], metadata: Mapping[str, Any]) -> None:
         """Let every module look for its values, parents first."""
         self._waits = all(module._loads_plainly() for module in _each(self.root))
-        if not self._waits:
-            for module in _each(self.root):
-                self._before += [remembered(module), *[_held(value) for _, value in module._own(*_ROLES)]]
         waiting: list[tuple[SavedModule, dict[str, Any] | None, str]] = [(self.root, given, "")]
         while waiting:
             module, values, prefix = waiting.pop()
@@ -165,16 +160,6 @@ class Load:
         """Put the values that waited in their places."""
         for entry in self._entries:
             self._write(entry)
-
-    @contextmanager
-    def undone_by_errors(self) -> Iterator[None]:
-        """A context in which an error restores the remembered values."""
-        try:
-            yield
-        except BaseException:
-            for put_back in reversed(self._before):
-                put_back()
-            raise
 
     def _write(self, entry: Entry) -> None:
         module, name, _, value, loaded = entry
@@ -234,9 +219,6 @@ def current_load() -> Load | None:
     return _loading.get()
 
 
-_ROLES = ("parameter", "buffer", "transient")
-
-
 def _each(root: SavedModule) -> list[SavedModule]:
     """Every module once, also those that an overridden ``named_modules`` or ``named_children`` hides."""
     found: dict[SavedModule, None] = {}
@@ -247,38 +229,6 @@ def _each(root: SavedModule) -> list[SavedModule]:
             found[module] = None
             waiting += [child for _, child in module._own("module")]
     return list(found)
-
-
-def remembered(module: SavedModule) -> Callable[[], None]:
-    """A function that gives ``module`` back the attributes that it has now."""
-    attributes, roles = dict(vars(module)), dict(module._roles)
-
-    def put_back() -> None:
-        vars(module).clear()
-        vars(module).update(attributes)
-        module._roles.clear()
-        module._roles.update(roles)
-
-    return put_back
-
-
-def _held(value: Tensor) -> Callable[[], None]:
-    """A function that gives ``value`` back the data that it has now."""
-    kind, data, gradient = type(value), value._data, value._grad
-    lazy = isinstance(value, Uninitialized)
-    copied = data if lazy else data.clone()
-
-    def put_back() -> None:
-        if lazy:
-            value.__class__ = kind
-            value._data = data
-        else:
-            if value._data is not data:
-                value.data = data
-            data.copy_(copied)
-            value._grad = gradient
-
-    return put_back
 
 
 def detached_data(value: Tensor) -> torch.Tensor:

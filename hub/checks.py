@@ -1,7 +1,7 @@
-"""``nbgrad doctor --hub``: what is to be in order before a class begins to work on a hub of ``hub/``.
+"""The checks before a class begins to work on the hub for Docker.
 
-Run it on the computer of the hub, in the folder where the hub runs, with the same variables. ``docs/hub.md`` explains
-what is behind each check.
+Run it on the computer of the hub, in the folder where the hub runs, as its user and with the same variables:
+``python hub/checks.py``. It needs nothing but Python. ``docs/hub.md`` explains what is behind each check.
 """
 
 import fcntl
@@ -15,6 +15,7 @@ import sqlite3
 import stat
 import struct
 import subprocess
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -278,3 +279,16 @@ def _told(*words: str, lines: bool = False) -> Any:
         return [json.loads(line) for line in done.stdout.splitlines()] if lines else json.loads(done.stdout)
     except (subprocess.SubprocessError, OSError, ValueError):
         return None
+
+
+def main() -> int:
+    """Print every finding; 1 if one is to be mended before a class begins."""
+    sound = True
+    for well, what, found in checks(Path.cwd()):
+        print(f"{'ok ' if well else '-- '} {what:<12} {found}")
+        sound = sound and well
+    return 0 if sound else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
