@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 from torch.utils._pytree import tree_map
 
 from nbgrad.core.engine.state import current, is_grad_enabled, tell_changed
@@ -33,7 +34,7 @@ NOT_HERE = {
 """Arguments of torch's that are not here, and what to do instead."""
 
 
-class DistributedDataParallel(Module):
+class DistributedDataParallel(Module, Joinable):
     """A module that is trained in several processes, each on its own part of the batch.
 
     Every process of a ``torch.distributed`` group wraps its copy of the module. They begin with the parameters and
@@ -96,6 +97,7 @@ class DistributedDataParallel(Module):
     ) -> None:
         given = locals()
         Module.__init__(self)
+        Joinable.__init__(self)
         for name, instead in NOT_HERE.items():
             if given[name] not in (None, False):
                 raise NotImplementedError(f"DistributedDataParallel has no {name}: {instead}")
@@ -118,11 +120,12 @@ class DistributedDataParallel(Module):
         self.require_backward_grad_sync = True
         self.require_forward_param_sync = True
         self._caps = _caps(bucket_cap_mb, bucket_cap_mb_list)
+        self._divides_by_all = True
         self._peers = renewed_peers(self.process_group, self.device)
         if init_sync:
             self._check_same(self._named(every=True))
             buffers = self._buffers_of() if self.forward_sync_buffers or forward_sync_buffers is not None else []
-            self._take_from_first([one for _, one in self._named(every=True)], buffers)
+            self._take_from(0, [one for _, one in self._named(every=True)], buffers)
         self._reducer = self._made_reducer()
 
     # The parameters and buffers.
@@ -167,15 +170,15 @@ class DistributedDataParallel(Module):
             delayed=synchronized and (unused or self.static_graph),
         )
 
-    def _take_from_first(self, parameters: Sequence[Tensor], buffers: Sequence[Tensor]) -> None:
-        """Give parameters and buffers the values that they have in rank 0."""
-        self._peers.broadcast([one._data.detach() for one in parameters], 0, "taking the parameters of another")
+    def _take_from(self, source: int, parameters: Sequence[Tensor], buffers: Sequence[Tensor]) -> None:
+        """Give parameters and buffers the values that they have in the process ``source``."""
+        self._peers.broadcast([one._data.detach() for one in parameters], source, "taking the parameters of another")
         tell_changed([one._data for one in parameters], "DistributedDataParallel")
-        self._take_buffers(buffers)
+        self._take_buffers(source, buffers)
 
-    def _take_buffers(self, buffers: Sequence[Tensor]) -> None:
+    def _take_buffers(self, source: int, buffers: Sequence[Tensor]) -> None:
         # .data of a torch tensor has its own version counter, so a graph that saved a buffer stays valid, as in torch.
-        self._peers.broadcast([one._data.data for one in buffers], 0, "taking the buffers of another")
+        self._peers.broadcast([one._data.data for one in buffers], source, "taking the buffers of another")
 
     def _check_same(self, named: Sequence[tuple[str, Parameter]]) -> None:
         """Raise unless the parameters of all processes have the same names, shapes and element types."""
@@ -218,10 +221,19 @@ class DistributedDataParallel(Module):
             )
         reducer = self._reducer
         reducer.check_ended()
+        work = Join.notify_join_context(self)
+        if work is not None and not self._divides_by_all:
+            self._peers.wait(work, "counting the processes that have inputs")
+            reducer.active = int(work.get_future().value()[0].item())
+        elif not self._join_config.enable:
+            reducer.active = self._peers.size
         if recorded:
             reducer.rebuild()
         if self._syncs_buffers():
-            self._take_buffers(self._buffers_of())
+            source = self._common_rank(True) if self._join_config.enable else 0
+            self._take_buffers(source, self._buffers_of())
+        if self._join_config.enable:
+            self._agree_on_averaging(self.require_backward_grad_sync)
 
     def _syncs_buffers(self) -> bool:
         return self.require_forward_param_sync and self.forward_sync_buffers and bool(self._buffers_of())
@@ -278,17 +290,64 @@ class DistributedDataParallel(Module):
 
     # Uneven inputs.
 
-    def join(self, *_args: Any, **_settings: Any) -> Any:
-        """Torch's context for a loop over batches whose number differs between processes.
+    def join(
+        self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
+    ) -> Join:
+        """A context for a loop over batches whose number differs between processes.
 
-        Raises:
-            NotImplementedError: always.
+        A process that has no more batches sends zeros to the averages of the others. At the end all processes get the
+        parameters of the process that ended last. It does not work with ``SyncBatchNorm``, nor with a forward that
+        sends messages itself: pass ``throw_on_early_termination`` for such models.
+
+        Args:
+            divide_by_initial_world_size: whether sums are divided by the number of all processes, not by the number of
+                those that have a batch.
+            enable: False for a context that does nothing, where inputs are known to be even.
+            throw_on_early_termination: raise in all processes when the first has no more batches.
         """
-        raise NotImplementedError(
-            "DistributedDataParallel has no join(): give all processes the same number of batches, as "
-            "torch.utils.data.DistributedSampler does, or end each loop after the smallest number; or wrap the torch "
-            "module in torch.nn.parallel.DistributedDataParallel, and record that"
+        return Join(
+            [self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size
         )
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """The hook that runs when a process has no more batches, for ``torch.distributed.algorithms.Join``."""
+        self._divides_by_all = bool(kwargs.get("divide_by_initial_world_size", True))
+        return _Joined(self)
+
+    @property
+    def join_device(self) -> torch.device:
+        """The device of the module."""
+        return self.device
+
+    @property
+    def join_process_group(self) -> Any:
+        """The process group."""
+        return self.process_group
+
+    def _common_rank(self, candidate: bool) -> int:
+        """The largest rank among the candidates; all processes get the same answer."""
+        told = torch.tensor([self._peers.rank if candidate else -1], device=self.device)
+        self._peers.wait(self._peers.all_reduce(told, dist.ReduceOp.MAX), "choosing the rank that others follow")
+        return int(told.item())
+
+    def _agree_on_averaging(self, wanted: bool) -> bool:
+        """Whether any process averages in the next backward."""
+        told = torch.tensor([float(wanted)], device=self.device)
+        self._peers.wait(self._peers.all_reduce(told), "telling whether gradients will be averaged")
+        return bool(told.item())
+
+    def _shadow(self) -> None:
+        """Take part in one step of the processes that still have batches."""
+        self._reducer.rebuild()
+        if self._syncs_buffers():
+            self._take_buffers(self._common_rank(False), self._buffers_of())
+        self.require_forward_param_sync = self._agree_on_averaging(False)
+        if self.require_forward_param_sync:
+            self._reducer.shadow()
+
+    def _finish_join(self, is_last_joiner: bool) -> None:
+        source = self._common_rank(is_last_joiner)
+        self._take_from(source, [one for _, one in self._named(every=True)], self._buffers_of())
 
     # Copies.
 
@@ -314,6 +373,20 @@ class DistributedDataParallel(Module):
 
 
 _OF_THE_PROCESS = ("process_group", "_peers", "_reducer")
+
+
+class _Joined(JoinHook):
+    """The part that a process without batches takes in the steps of the others."""
+
+    def __init__(self, net: DistributedDataParallel) -> None:
+        super().__init__()
+        self._net = net
+
+    def main_hook(self) -> None:
+        self._net._shadow()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        self._net._finish_join(is_last_joiner)
 
 
 # Checks of the arguments.

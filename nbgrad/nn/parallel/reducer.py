@@ -29,6 +29,7 @@ class BucketReducer(Reducer):
         armed: whether the next backward averages, whatever else is set: a forward outside of ``no_sync`` has run.
         follows: whether the last forward ran outside of ``no_sync``.
         hook: the communication hook and its state; None for the average of what arrives.
+        active: how many processes the sum is divided by.
         ended: why nothing can be averaged any more; None where it can.
     """
 
@@ -47,7 +48,7 @@ class BucketReducer(Reducer):
             "_scale",
             "_static",
         ),
-        *("_syncing", "_used", "_walk", "armed", "ended", "follows", "hook", "names", "parameters", "peers"),
+        *("_syncing", "_used", "_walk", "active", "armed", "ended", "follows", "hook", "names", "parameters", "peers"),
     )
 
     def __init__(
@@ -69,6 +70,7 @@ class BucketReducer(Reducer):
         self.peers = peers
         self.hook: tuple[Any, Callable[..., Any]] | None = None
         self.armed, self.follows = False, True
+        self.active = peers.size
         self.ended: str | None = None
         self._caps = tuple(caps)
         self._finds_unused, self._static, self._as_view, self._delayed = finds_unused, static, as_view, delayed
@@ -235,7 +237,7 @@ class BucketReducer(Reducer):
                 )
             )
         self._begun = True
-        self._scale = 1.0 if self.hook is not None else 1.0 / self.peers.size
+        self._scale = 1.0 if self.hook is not None else 1.0 / self.active
         self._measurement = RankMeasurement.of(walk.observers)
         self._renew()
         for bucket in self._buckets:
@@ -405,6 +407,25 @@ class BucketReducer(Reducer):
         self._order = []
         if (agreed := told.tolist()) != now:
             self._fill(agreed)
+
+    def shadow(self) -> None:
+        """Take part in one backward of the other processes, with zeros, when this one has no inputs any more."""
+        self._renew()
+        for bucket in self._buckets:
+            bucket.flat.zero_()
+            self.send(bucket)
+        self._used = [False] * len(self._used)
+        used = self._send_used()
+        for bucket in self._buckets:
+            doing = "taking part in the backward of others"
+            if self.hook is None:
+                self.peers.wait(bucket.work, doing)
+            else:
+                self.peers.wait_future(bucket.work, doing)
+            bucket.work = None
+        self._read_used(used)
+        if self._rebuilds is None:
+            self._rebuilds = True
 
     # Messages.
 

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks import distributed
 from tests.nn.parallel import workers
-from tests.nn.parallel.processes import values
+from tests.nn.parallel.processes import errors, values
 
 pytestmark = [pytest.mark.once, pytest.mark.rotated(6)]
 
@@ -75,7 +75,6 @@ REFUSED = [
     r"ValueError: .* several devices, '0.weight' on cpu, '1.weight' on meta: move the module to one",
     r"ValueError: .* device_ids and output_device are for GPUs",
     r"NotImplementedError: DistributedDataParallel has no mixed_precision: use nbgrad.autocast",
-    r"NotImplementedError: DistributedDataParallel has no join\(\): give all processes the same number of batches",
     r"TypeError: a communication hook must be callable, got int",
     r"TypeError: torch.nn.parallel.Dist.* for nbgrad's use nbgrad.nn.parallel.DistributedDataParallel",
     r"TypeError: torch.nn.SyncBatchNorm .* for nbgrad's use nbgrad.nn.SyncBatchNorm",
@@ -172,3 +171,21 @@ def test_buckets_follow_the_order_of_the_backward():
     assert before[0] == (7, 6)
     assert 0 in after[0]
     assert totals[0] == pytest.approx(totals[2], rel=1e-12)
+
+
+@pytest.mark.parametrize("divide_by_all", [True, False])
+@pytest.mark.parametrize("settings", [{}, {"bucket_cap_mb": 0.0001}])
+def test_uneven_inputs(settings, divide_by_all):
+    values(workers.joined, 2, settings, divide_by_all)
+
+
+def test_uneven_inputs_with_buffers():
+    first, second, third = values(workers.joined_with_buffers, 3)
+    for one, two, three in zip(first, second, third, strict=True):
+        assert torch.equal(one, three)
+        assert torch.equal(two, three)
+
+
+def test_inputs_that_end_early_in_one_process():
+    for message in errors(workers.thrown, 2):
+        assert "at least one rank has exhausted inputs" in message.lower() or "exhausted" in message

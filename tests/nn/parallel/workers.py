@@ -217,7 +217,6 @@ def attempts(net: Parallel, x: Any) -> tuple[Any, ...]:
         lambda: Parallel(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, device="meta"))),
         lambda: Parallel(nn.Linear(2, 2), device_ids=[0]),
         lambda: Parallel(nn.Linear(2, 2), mixed_precision=torch.float16),
-        net.join,
         lambda: net.register_comm_hook(None, 3),
         lambda: torch.nn.parallel.DistributedDataParallel(nn.Linear(2, 2)),
         lambda: torch.nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm1d(2))),
@@ -426,6 +425,47 @@ def rebuilt(rank: int) -> tuple[list[Any], ...]:
         net(nbgrad.tensor(X * (rank + 1))).sum().backward()
         totals.append(sum(float(one.grad.sum()) for one in net.parameters()))
     return before, [bucket.numbers for bucket in net._reducer.buckets], totals
+
+
+# Uneven inputs.
+
+
+def joined(rank: int, settings: dict[str, Any], divide_by_all: bool) -> None:
+    """Four batches in rank 0 and fewer in the others: nbgrad's wrapper and torch's do the same."""
+    nets = pair(find_unused_parameters=True, **settings)
+    optimizers = [nbgrad.optim.SGD(nets[0].parameters(), lr=0.1), torch.optim.SGD(nets[1].parameters(), lr=0.1)]
+    for net, optimizer in zip(nets, optimizers, strict=True):
+        with net.join(divide_by_initial_world_size=divide_by_all):
+            for number in range(4 - 3 * rank):
+                optimizer.zero_grad()
+                step(net, X * 0.1 * (number + rank + 1), "left right")
+                optimizer.step()
+    for mine, other in zip(nets[0].module.parameters(), nets[1].module.parameters(), strict=True):
+        torch.testing.assert_close(mine.data, other.data, rtol=1e-12, atol=1e-12)
+
+
+def joined_with_buffers(rank: int) -> list[torch.Tensor]:
+    """A process that never has a batch. Its module has buffers and several buckets."""
+    torch.manual_seed(rank)
+    net = Parallel(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)), bucket_cap_mb=0.00001)
+    optimizer = nbgrad.optim.SGD(net.parameters(), lr=0.1)
+    with net.join():
+        for number in range(3 * rank):
+            optimizer.zero_grad()
+            if number == 1:
+                with net.no_sync():
+                    net(nbgrad.tensor(X.float())).sum().backward()
+            net(nbgrad.tensor(X.float() + number)).sum().backward()
+            optimizer.step()
+    return list(net.state_dict().values())
+
+
+def thrown(rank: int) -> None:
+    """A loop that ends in all processes when it ends in one."""
+    net = Parallel(nn.Linear(4, 1).double())
+    with net.join(throw_on_early_termination=True):
+        for _ in range(1 + rank):
+            net(nbgrad.tensor(X)).sum().backward()
 
 
 # Processes that fail.
