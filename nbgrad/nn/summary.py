@@ -9,16 +9,24 @@ from typing import Any
 import torch
 
 from nbgrad.core.backend.randomness import cuda_devices, drawing_from, random_state
+from nbgrad.core.engine.clock import Stopwatch, cuda_device, instant
 from nbgrad.core.engine.node import Node, raw_of
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import Switch, no_grad, restoring
 from nbgrad.core.graph.columns import columns
 from nbgrad.core.graph.flops import flop_counter
 from nbgrad.core.graph.memory import byte_text
+from nbgrad.core.graph.slowest import time_text
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.nn.module.module import Module
 from nbgrad.nn.parameter import Parameter, is_lazy
+
+_TIMED = 0.2
+"""The forward runs again until it has taken so many seconds in all."""
+
+_TURNS = 10
+"""It runs at most so often; the fastest run counts."""
 
 
 @dataclass
@@ -33,6 +41,7 @@ class Line:
         trainable: how many of them need a gradient.
         flops: floating point operations of products and convolutions, two for a multiplication and its addition.
         saved: bytes that a backward will need, besides parameters and buffers; shared ones count for the first module.
+        seconds: how long it ran; None if that was not measured.
     """
 
     path: str
@@ -42,6 +51,7 @@ class Line:
     trainable: int = 0
     flops: int = 0
     saved: int = 0
+    seconds: float | None = None
 
 
 @dataclass(repr=False)
@@ -79,11 +89,18 @@ class Summary:
         """Bytes that one forward saves for its backward."""
         return self.lines[0].saved
 
+    @property
+    def seconds(self) -> float | None:
+        """How long one forward takes; None if that was not measured."""
+        return self.lines[0].seconds
+
     def __str__(self) -> str:
-        rows = [["module", "class", "output", "parameters", "FLOPs", "saved"]]
+        timed = ["time"] if self.seconds is not None else []
+        rows = [["module", "class", "output", "parameters", "FLOPs", "saved", *timed]]
         for line in self.lines:
             shapes = ", ".join(map(str, line.shapes)) or "-"
             numbers = [f"{line.parameters:,}", _short(line.flops), byte_text(line.saved)]
+            numbers += [time_text(line.seconds or 0.0)] if timed else []
             rows.append([line.path or "(model)", line.kind, shapes, *numbers])
         texts = columns(rows, left=range(3))
         rule = "-" * max(map(len, texts))
@@ -91,13 +108,14 @@ class Summary:
             f"parameters: {self.parameters:,}, of which {self.trainable:,} trainable and {self.frozen:,} frozen\n"
             f"one forward: {_short(self.flops)} FLOPs in products and convolutions, "
             f"{byte_text(self.saved)} saved for the backward"
+            f"{'' if self.seconds is None else f', {time_text(self.seconds)}'}"
         )
         return "\n".join([texts[0], rule, *texts[1:], rule, totals])
 
     __repr__ = __str__
 
 
-def summary(model: Module | torch.nn.Module, input: Any) -> Summary:
+def summary(model: Module | torch.nn.Module, input: Any, *, time: bool = False) -> Summary:
     """Run a copy of ``model`` once on ``input`` and say for each module its output, parameters, FLOPs and memory.
 
     The copy shares the parameters; buffers, gradients and torch's random numbers stay as they are. If the input is on
@@ -106,6 +124,7 @@ def summary(model: Module | torch.nn.Module, input: Any) -> Summary:
     Args:
         model: a module of nbgrad's or of torch's, in training mode or not.
         input: a tensor; a tuple of all arguments, or a dict of named ones; or the shape of a tensor of zeros.
+        time: also measure how long a forward takes, in more runs of the copy; not on the meta device.
 
     Returns:
         An object that prints as a table. Each line includes the modules inside its module, so the first line has the
@@ -124,6 +143,8 @@ def summary(model: Module | torch.nn.Module, input: Any) -> Summary:
     meter = _Meter(copy, lines)
     cuda = cuda_devices(map(raw_of, copy.parameters()))
     drawing_from(random_state(cuda), _counted, meter, copy, *args, **named)
+    if time and not on_meta:
+        drawing_from(random_state(cuda), _timed, meter, copy, *args, **named)
     return Summary(list(lines.values()))
 
 
@@ -162,6 +183,25 @@ def _counted(meter: "_Meter", run: Any, /, *args: Any, **named: Any) -> None:
     meter.counter = None
 
 
+@restoring
+def _timed(meter: "_Meter", run: Any, /, *args: Any, **named: Any) -> None:
+    """More runs, without anything that counts. The times of the fastest are kept."""
+    fastest, total = None, 0.0
+    with Switch(grad_enabled=True, observers=()):
+        for _ in range(_TURNS):
+            meter.spent = {}
+            meter.run(run, args, named)
+            seconds = {path: spent.seconds for path, spent in meter.spent.items()}
+            took = sum(seconds.values())
+            total += took
+            fastest = seconds if fastest is None or took < sum(fastest.values()) else fastest
+            if total > _TIMED:
+                break
+    for path in meter.lines:
+        inside = [spent for inner, spent in (fastest or {}).items() if path in _with_parents(inner, meter.lines)]
+        meter.lines[path].seconds = sum(inside)
+
+
 def _unchanged(saved: Any) -> Any:
     return saved
 
@@ -176,13 +216,17 @@ class _Meter:
     Attributes:
         counter: counts operations while it is there. What a model of nbgrad's runs outside of ops does not count, such
             as the comparison of a converted model with the original.
+        spent: the time by path, of one run.
     """
 
     def __init__(self, model: Any, lines: dict[str, Line]) -> None:
         self.lines = lines
         self.counter: Any = None
+        self.spent: dict[str, Stopwatch] = {}
         self._counts = not isinstance(model, Module)
+        self._device = cuda_device([raw_of(one) for one in model.parameters()])
         self._flops = 0
+        self._at = instant()
         self._running = [""]  # the paths of the modules that run, the innermost last
         self._known = {_storage(raw_of(one)): one for one in (*model.parameters(), *model.buffers())}
         for path, module in model.named_modules():
@@ -194,7 +238,7 @@ class _Meter:
     def run(self, model: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         """Run the model. An error says in which module it was raised."""
         self._running = [""]
-        self.mark()
+        self._start()
         try:
             output = model(*args, **named)
         except Exception as error:
@@ -223,8 +267,13 @@ class _Meter:
         for path in _with_parents(self._running[-1], self.lines) if flops else ():
             self.lines[path].flops += flops
 
+    def _start(self) -> None:
+        self.mark()
+        self._at = instant(self._device)
+
     def _charge(self) -> None:
-        """Count the operations of a model of torch's since the last look: those of nbgrad's count themselves."""
+        """Add what was done since the last look to the innermost module."""
+        self.spent.setdefault(self._running[-1], Stopwatch()).add(self._at, instant(self._at.device))
         if self._counts:
             self.count()
 
@@ -232,7 +281,7 @@ class _Meter:
         def begins(*_: Any) -> None:
             self._charge()
             self._running.append(path)
-            self.mark()
+            self._start()
 
         return begins
 
@@ -241,7 +290,7 @@ class _Meter:
             self._charge()
             self._running.pop()
             self.lines[path].shapes = [tuple(one.shape) for one in _tensors(output)]
-            self.mark()
+            self._start()
 
         return ends
 

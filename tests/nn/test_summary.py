@@ -1,5 +1,8 @@
 """The table of a model's parts: what it says, and that it leaves the model as it was."""
 
+import re
+import time
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -198,7 +201,7 @@ def test_a_torch_model_stays_as_it_was(on):
     before = {key: value.clone() for key, value in model.state_dict().items()}
     state = torch.get_rng_state()
     with nbgrad.record(view="none") as graph, torch.no_grad():
-        table = summary(model, given)
+        table = summary(model, given, time=True)
     assert graph.records == []
     assert table.saved > 0
     assert torch.equal(state, torch.get_rng_state())
@@ -269,3 +272,36 @@ def test_what_is_no_module_is_refused(given, message):
 
 
 # Times.
+
+
+class Slow(torch.nn.Module):
+    def forward(self, x):
+        time.sleep(0.02)
+        return x
+
+
+class OwnSlow(nn.Module):
+    def forward(self, x):
+        time.sleep(0.02)
+        return x
+
+
+@pytest.mark.parametrize("kind", ["torch", "nbgrad"])
+def test_the_time_of_each_module(kind):
+    space, slow = (torch.nn, Slow) if kind == "torch" else (nn, OwnSlow)
+    model = space.Sequential(space.Linear(4, 4), space.Sequential(slow(), slow()), slow())
+    table = summary(model, (2, 4), time=True)
+    lines = {line.path: line for line in table.lines}
+    assert 0.02 <= lines["1.0"].seconds < 0.04
+    assert 0.04 <= lines["1"].seconds < 0.06
+    assert lines["1"].seconds == pytest.approx(lines["1.0"].seconds + lines["1.1"].seconds, rel=0.05)
+    assert 0 < lines["0"].seconds < 0.02
+    assert 0.06 <= table.seconds == lines[""].seconds < 0.09
+    assert str(table).splitlines()[0].endswith("saved     time")
+    assert re.search(r"saved for the backward, \d[\d.]* ms$", str(table))
+
+
+def test_without_a_wish_and_on_meta_there_is_no_time():
+    model = torch.nn.Linear(4, 4)
+    assert summary(model, (2, 4)).seconds is None
+    assert summary(model, torch.ones(2, 4, device="meta"), time=True).seconds is None
