@@ -1,4 +1,4 @@
-"""What is to be in order before a class begins to work on the hub for Docker.
+"""Checks of a computer, before a class begins to work on the hub for Docker.
 
 Run it on the computer of the hub, in the folder where the hub runs, as its user and with the same variables:
 ``python hub/checks.py``. It needs nothing but Python. ``docs/hub.md`` explains what is behind each check.
