@@ -64,8 +64,12 @@ def _by_hand(answer: Any) -> Deviation | None:
     assert not isinstance(given, Deviation)
     if all(is_near(given[name], value) for name, value in start.items()):
         return Deviation("numbers", "these are the values of a, b, c and f: a gradient says how L reacts to them")
+    if all(is_near(given[name], loss * value) for name, value in right.items()):
+        return Deviation("factor", "each is multiplied by the value of L: begin with the gradient of L, which is 1")
     for name, wrong, kind, text in (
         ("f", loss, "numbers", "that is L itself: f gets the other factor"),
+        ("f", start["a"] * start["b"], "offset", "that is e = a * b: the other factor is d = e + c"),
+        ("c", right["c"] * start["c"], "factor", "it is multiplied by c: a sum hands the gradient of d on as it is"),
         ("c", right["c"] / start["f"], "factor", "the factor f is missing: d = e + c gets the gradient of L times f"),
         ("a", right["a"] / start["f"], "factor", "the factor f is missing: e has a gradient already, and a gets a "
          "multiple of that"),
