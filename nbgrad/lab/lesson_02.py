@@ -185,9 +185,8 @@ EXERCISES = (
         "2.2",
         "Write two rules",
         "Write mul_rule(g, a, b), which gives the two gradients of a * b, and tanh_rule(g, y), which gives the "
-        "gradient of x for y = tanh(x). g is the incoming gradient, that of the result. All of them may be tensors. Give "
-        "both functions: "
-        "[mul_rule, tanh_rule], or a dict with the names mul and tanh.",
+        "gradient of x for y = tanh(x). g is the incoming gradient, that of the result. All of them may be tensors. "
+        "Give both functions: [mul_rule, tanh_rule], or a dict with the names mul and tanh.",
         _rules,
         (
             "Each rule is the incoming gradient times the local slope.",

@@ -32,7 +32,9 @@ def _values(answer: Any) -> Deviation | None:
     for text, op, at in _OPS:
         inputs = [attempt(f"{answer.__name__}({one:g})", answer, one) for one in at]
         result = attempt(text, op, *inputs)
-        if (found := _of_op(answer, inputs, result)) is not None or (found := _of_rule(text, result, op, at)) is not None:
+        if (found := _of_op(answer, inputs, result)) is not None or (
+            found := _of_rule(text, result, op, at)
+        ) is not None:
             return Deviation(found.kind, translate("{reason}: {found}", reason=text, found=found))
     return None
 
@@ -99,7 +101,7 @@ def proportional(rule: Callable[[Any], Any], g: Any, given: Sequence[Any]) -> De
         given: what the rule gives for it.
     """
     double = attempt("its rule", rule, 2 * g)
-    if all(is_near(two, one) for one, two in zip(given, double, strict=True)):
+    if any(is_near(two, one) and not is_near(one, 0 * numbers_of(one)) for one, two in zip(given, double, strict=True)):
         return Deviation("factor", "its rule forgets the incoming gradient g: it gives the local slope alone")
     if all(difference(two, 2 * numbers_of(one)) is None for one, two in zip(given, double, strict=True)):
         return None

@@ -240,10 +240,18 @@ def _trained(lines: str, steps: int = 3) -> torch.Tensor:
 
 
 _WRONG = (
-    ("", "zero", "the parameters do not move: step has to come after backward, and zero_grad not in between. "
-     "(A name without parentheses behind it calls nothing, and no line after return runs)"),
-    ("fbs", "factor", "the gradients of earlier steps are still there: clear them once in each step, with "
-     "optimizer.zero_grad() and its parentheses"),
+    (
+        "",
+        "zero",
+        "the parameters do not move: step has to come after backward, and zero_grad not in between. "
+        "(A name without parentheses behind it calls nothing, and no line after return runs)",
+    ),
+    (
+        "fbs",
+        "factor",
+        "the gradients of earlier steps are still there: clear them once in each step, with "
+        "optimizer.zero_grad() and its parentheses",
+    ),
     ("sfzb", "shifted", "step comes before backward: it uses the gradient of the step before"),
     ("fbszs", "factor", "there is one step too many"),
     ("zfbss", "factor", "it steps twice with one gradient"),

@@ -107,8 +107,8 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         return Deviation("not finite", "exp overflowed: subtract the largest score of each row before exp")
     if math.isinf(value):
         text = (
-            "log got a 0. Is the largest score of each row subtracted, and not one for all rows? And is log(p) computed "
-            "without p, which rounds to 0?"
+            "exp overflowed, or log got a 0. Is the largest score of each row subtracted before exp, and not one for "
+            "all rows? And is log(p) computed without p, which rounds to 0?"
         )
         return Deviation("not finite", text)
     if scores.abs().max() > 100 and value < each.mean() and (text := _cut_off(value, each)):
@@ -213,8 +213,8 @@ EXERCISES = (
         FunctionJudge(_slopes, "gradient(scores, labels)", _about_slope),
         (
             (
-                "For one row the loss is log(sum(exp(scores))) - scores[label]. Differentiate both terms with respect "
-                "to one score."
+                "For one row the loss is log(sum(exp(scores))) - scores[label]. Nudge one score: how does each of the "
+                "two terms change? The slope of log(s) is 1 / s, and that of exp(s) is exp(s)."
             ),
             "The first term gives exp(score) / sum(exp(scores)): that is softmax, p. The second gives 1 at the label.",
             "So p - y, with y = 1 at the label and 0 elsewhere. And each row has only a share in the mean.",

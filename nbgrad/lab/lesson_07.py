@@ -113,8 +113,8 @@ def _about_norm(got: Any, case: Case) -> Deviation | None:
          "and not sums"),
         ((d - d.mean() - normal * (d * normal).mean()) / deviation, "numbers", "the means run over the whole table: "
          "each column has its own"),
-        (d / deviation - d.mean(0) - normal * (d * normal).mean(0), "order", "brackets are missing: all three terms are "
-         "divided by the deviation"),
+        (d / deviation - d.mean(0) - normal * (d * normal).mean(0), "order", "brackets are missing: all three terms "
+         "are divided by the deviation"),
         (_in_one_line(d, x, deviation**2), "numbers", "it divides by the variance: the deviation is its square root"),
         (case.right.data / gamma, "factor", "gamma is missing"),
         (case.right.data * deviation, "factor", "the division by the deviation is missing"),
@@ -154,8 +154,8 @@ def _about_evaluation(got: Any, case: Case) -> Deviation | None:
     slips = (
         (_training(g, x, gamma), "numbers", "that is the backward of a training: in eval mode mean and var are "
             "constants"),
-        (_in_one_line(g * gamma, x, (var + _EPS).sqrt(), mean), "numbers", "that is the backward of a training: in eval "
-         "mode mean and var are constants"),
+        (_in_one_line(g * gamma, x, (var + _EPS).sqrt(), mean), "numbers", "that is the backward of a training: in "
+         "eval mode mean and var are constants"),
         (g * gamma * (x - mean) / (var + _EPS).sqrt(), "factor", "it is multiplied by x - mean: the slope of a "
          "difference is 1"),
         (g * gamma * (var + _EPS).sqrt(), "factor", "it is multiplied by the deviation: divide by it"),

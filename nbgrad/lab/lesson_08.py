@@ -213,7 +213,9 @@ def _of_scores(scores: Any) -> Deviation | None:
         )
     values = numbers_of(scores)
     if float(values.min()) >= 0 and is_near(values.sum(1), torch.ones(64, dtype=values.dtype)):
-        text = "its ten scores are probabilities, with the sum 1: cross_entropy has a softmax inside, so end without one"
+        text = (
+            "its ten scores are probabilities, with the sum 1: cross_entropy has a softmax inside, so end without one"
+        )
         return Deviation("numbers", text)
     return None
 

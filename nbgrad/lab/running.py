@@ -124,12 +124,12 @@ _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
     (TypeError, "not Value", ". Compute with the number of a Value, which is its data: self.data"),
     (
         ValueError,
-        "only one element tensors can be converted",
+        "scalars",
         ". It is a tensor of several numbers: the functions of math take one number. x.exp() takes a tensor",
     ),
     (
         ValueError,
-        "truth value of an array",
+        "ambiguous",
         ". It is an array of several numbers: np.maximum(x, 0) compares each of them with 0",
     ),
 )
