@@ -166,11 +166,14 @@ def _about_distance(ratio: float) -> Deviation | None:
 # 1.3: make L rise.
 
 
-def _rises(answer: Any) -> Deviation | None:
-    start = _start()
+def _moved(answer: Any, start: dict[str, float]) -> "dict[str, float] | Deviation":
+    """The new values of an answer, by name."""
     given = named(answer, list(start), "value")
     if isinstance(given, Deviation):
         return given
+    if texts := [name for name, one in given.items() if isinstance(one, str)]:
+        text = "{names} is text: write the number without quotes, because the next cell computes with it"
+        return Deviation("type", translate(text, names=", ".join(texts)))
     found = {name: number_of(one) for name, one in given.items()}
     values = {name: one for name, one in found.items() if one is not None and math.isfinite(one)}
     if strange := [name for name in start if name not in values]:
@@ -182,6 +185,14 @@ def _rises(answer: Any) -> Deviation | None:
                 names=", ".join(start),
             ),
         )
+    return values
+
+
+def _rises(answer: Any) -> Deviation | None:
+    start = _start()
+    values = _moved(answer, start)
+    if isinstance(values, Deviation):
+        return values
     moved = [values[name] - start[name] for name in start]
     slopes = list(_gradients().values())
     before, after = _loss(**start), _loss(**values)
