@@ -43,7 +43,7 @@ def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
     """Whether the result of an op is a value that knows where it comes from."""
     if not isinstance(result, cls):
         what = (
-            "None: the method has to end with return"
+            translate("None: the method has to end with return")
             if result is None
             else translate("a {kind}", kind=type(result).__name__)
         )

@@ -133,7 +133,7 @@ _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
         ". It is an array of several numbers: np.maximum(x, 0) compares each of them with 0",
     ),
 )
-"""What to say of an error besides its message: its class, a part of the message, and the sentence."""
+"""Advice that follows the message of an error: its class, a part of the message, and the sentence."""
 
 
 def raised(said: str, error: BaseException) -> Deviation:
