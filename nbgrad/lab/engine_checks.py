@@ -73,7 +73,9 @@ class Trial:
             if (found := _compared(value.data, wanted)) is not None:
                 return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
             (value * weights).sum().backward()
-        return _of_gradients(named, inputs, theirs) or _of_rule(named, value, weights)
+        if (wrong := _of_gradients(named, inputs, theirs)) is not None:
+            return _of_slope(named, value, weights) or wrong
+        return _of_rule(named, value, weights)
 
 
 def _of_inputs(named: str, inputs: Sequence[Any], before: Sequence[Any]) -> Deviation | None:
@@ -104,6 +106,16 @@ def _of_rule(named: str, value: Any, g: Any) -> Deviation | None:
             text = "{named}: its rule gives other gradients when it is called again: it changes an array that it keeps"
             return Deviation("changed", translate(text, named=named))
     return None
+
+
+def _of_slope(named: str, value: Any, g: Any) -> Deviation | None:
+    """Whether the rule of a result does not multiply ``g``: then each gradient below it is wrong."""
+    rule = getattr(value, "rule", None)
+    if rule is None:
+        return None
+    with answering(named):
+        found = lesson_03.proportional(rule, g, list(rule(g)))
+    return found and Deviation(found.kind, translate("{named}: {found}", named=named, found=found))
 
 
 def _of_gradients(named: str, inputs: Sequence[Any], theirs: Sequence[torch.Tensor]) -> Deviation | None:
@@ -230,6 +242,21 @@ def _op(said: str, op: Callable[..., Any], *shapes: tuple[int, ...]) -> Trial:
     return Trial(said, shapes, lambda _, *inputs: op(*inputs), op)
 
 
+def _one_op(said: str, op: Callable[[ModuleType, Any], Any], shape: tuple[int, ...]) -> Callable[..., Any]:
+    """Whether the result of an op has its input as its parent, and not the result of another op."""
+
+    def judged(module: ModuleType) -> Deviation | None:
+        x = tensor_class(module)(np.random.default_rng(0).standard_normal(shape))
+        with answering(said):
+            parents = getattr(op(module, x), "parents", ())
+        if any(one is x for one in parents):
+            return None
+        text = "{said} is right, but made of several ops: write it as one op with one rule, Tensor(value, (x,), rule)"
+        return Deviation("type", translate(text, said=said))
+
+    return judged
+
+
 # scalars.py
 
 
@@ -263,7 +290,8 @@ def _of_walk(module: ModuleType) -> Deviation | None:
                 "type", translate('{said}: its op is "": give each op its name, for the picture', said=said)
             )
         if (found := _of_gradients(translate("{said} at {at}", said=said, at=at), yours, theirs)) is not None:
-            return found
+            told = (_of_slope(one.op, one, 0.5) for one in module.topological(value))
+            return next(filter(None, told), found)
     return None
 
 
@@ -300,14 +328,18 @@ def _of_vectors(module: ModuleType) -> Deviation | None:
     for shapes in (((3,), (3, 4)), ((2, 3), (3,))):
         named = translate("{said} with {shapes}", said="matmul", shapes=_shapes(shapes))
         try:
-            module.matmul(*(of_array(np.ones(shape)) for shape in shapes))
+            given = module.matmul(*(of_array(np.ones(shape)) for shape in shapes))
         except ValueError:
             continue
         except Exception as error:
             kind = type(error).__name__
             text = "{named} raises {kind}, where a ValueError is expected"
             return Deviation("raised", translate(text, named=named, kind=kind))
-        text = "{named} gives a result, where a ValueError is expected"
+        text = (
+            "{named} returns the ValueError: write raise in the place of return"
+            if isinstance(given, ValueError)
+            else "{named} gives a result, where a ValueError is expected"
+        )
         return Deviation("type", translate(text, named=named))
     return None
 
@@ -365,13 +397,14 @@ def _loss(shape: tuple[int, ...], scale: float = 1.0) -> Trial:
     )
 
 
-_LOSSES = (
+_LOSSES: tuple[Callable[[ModuleType], Deviation | None], ...] = (
     Trial("mse", ((4, 2),), lambda m, x: m.mse(x, np.ones((4, 2))), lambda x: ((x - 1) ** 2).mean()),
     Trial("softmax", ((3, 4),), _call("softmax"), lambda x: x.softmax(-1)),
     _loss((4, 3)),
     _loss((1, 5)),
     _loss((2, 3, 4)),
     _loss((4, 3), 1000.0),
+    _one_op("cross_entropy", lambda module, x: module.cross_entropy(x, np.array([0, 2, 1, 1])), (4, 3)),
 )
 
 # modules.py
@@ -490,6 +523,7 @@ _NORM: tuple[Callable[[ModuleType], Deviation | None], ...] = (
     ),
     Trial("normalize along 0, with eps=0.5,", ((3, 4),), lambda m, x: m.normalize(x, 0, 0.5),
           lambda x: _normal(0, x, 0.5)),
+    _one_op("normalize", lambda module, x: module.normalize(x, -1), (3, 4)),
     Trial("Residual of y * y", ((3, 2),), _residual, lambda x: x + x * x),
     Trial("LayerNorm(4)", ((2, 3, 4),), _layer_norm, lambda x: functional.layer_norm(x, (4,))),
     _batch_norm,

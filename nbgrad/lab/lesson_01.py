@@ -64,8 +64,12 @@ def _by_hand(answer: Any) -> Deviation | None:
     assert not isinstance(given, Deviation)
     if all(is_near(given[name], value) for name, value in start.items()):
         return Deviation("numbers", "these are the values of a, b, c and f: a gradient says how L reacts to them")
+    if all(is_near(given[name], loss * value) for name, value in right.items()):
+        return Deviation("factor", "each is multiplied by the value of L: begin with the gradient of L, which is 1")
     for name, wrong, kind, text in (
         ("f", loss, "numbers", "that is L itself: f gets the other factor"),
+        ("f", start["a"] * start["b"], "offset", "that is e = a * b: the other factor is d = e + c"),
+        ("c", right["c"] * start["c"], "factor", "it is multiplied by c: a sum hands the gradient of d on as it is"),
         ("c", right["c"] / start["f"], "factor", "the factor f is missing: d = e + c gets the gradient of L times f"),
         ("a", right["a"] / start["f"], "factor", "the factor f is missing: e has a gradient already, and a gets a "
          "multiple of that"),
@@ -162,11 +166,14 @@ def _about_distance(ratio: float) -> Deviation | None:
 # 1.3: make L rise.
 
 
-def _rises(answer: Any) -> Deviation | None:
-    start = _start()
+def _moved(answer: Any, start: dict[str, float]) -> "dict[str, float] | Deviation":
+    """The new values of an answer, by name."""
     given = named(answer, list(start), "value")
     if isinstance(given, Deviation):
         return given
+    if texts := [name for name, one in given.items() if isinstance(one, str)]:
+        text = "{names} is text: write the number without quotes, because the next cell computes with it"
+        return Deviation("type", translate(text, names=", ".join(texts)))
     found = {name: number_of(one) for name, one in given.items()}
     values = {name: one for name, one in found.items() if one is not None and math.isfinite(one)}
     if strange := [name for name in start if name not in values]:
@@ -178,6 +185,14 @@ def _rises(answer: Any) -> Deviation | None:
                 names=", ".join(start),
             ),
         )
+    return values
+
+
+def _rises(answer: Any) -> Deviation | None:
+    start = _start()
+    values = _moved(answer, start)
+    if isinstance(values, Deviation):
+        return values
     moved = [values[name] - start[name] for name in start]
     slopes = list(_gradients().values())
     before, after = _loss(**start), _loss(**values)

@@ -11,7 +11,7 @@ from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise, OwnNumbers
-from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, in_order, is_near, needs_function, slip
+from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, in_order, is_near, named, needs_function, slip
 from nbgrad.lab.running import attempt
 
 AT = OwnNumbers("2.1", {"t": (2.0, 3.0, 1.5, 2.5, 0.5, 4.0, -1.5, -2.0, -3.0)})
@@ -32,6 +32,19 @@ def _shares() -> dict[str, Any]:
     return shares | {"t": sum(shares.values())}
 
 
+def _by_step(answer: Any) -> Deviation | None:
+    found = ValuesJudge(_shares, "contribution")(answer)
+    if found is None or found.kind in ("type", "order"):
+        return found
+    right = _shares()
+    given = named(answer, list(right), "contribution")
+    assert not isinstance(given, Deviation)
+    if all(is_near(given[name], value) for name, value in right.items() if name != "t"):
+        text = "the three contributions are right, but t is not their sum: where paths meet, the gradients add up"
+        return Deviation("numbers", text)
+    return found
+
+
 # 2.2: two rules.
 
 
@@ -46,11 +59,13 @@ def _products() -> list[Case]:
 
 
 def _about_product(got: Any, case: Case) -> Deviation | None:
-    _, a, b = case.arguments
+    g, a, b = case.arguments
     if is_near(got, case.right[::-1]):
         return Deviation("order", "the two gradients have changed places: a gets the incoming gradient times b")
     if is_near(got, [b, a]):
         return Deviation("factor", "the incoming gradient is missing: these are the local slopes alone")
+    if is_near(got, [g + b, g + a]):
+        return Deviation("numbers", "the incoming gradient is added: multiply it by the local slope")
     if isinstance(got, Sequence) and len(got) == 2:
         return None
     return Deviation("shape", "mul has two inputs: two gradients are expected, (of_a, of_b)")
@@ -73,6 +88,7 @@ def _about_tanh(got: Any, case: Case) -> Deviation | None:
         (g * y, "numbers", "it multiplies by the value of tanh: the slope is asked for"),
         (g * y * (1 - y), "numbers", "that is the rule of a sigmoid"),
         (1 - y * y * g, "order", "brackets are missing: first 1 - y * y, then times the incoming gradient"),
+        (g - y * y, "order", "brackets are missing: first 1 - y * y, then times the incoming gradient"),
         (g * (1 - 2 * y), "numbers", "it takes 2 * y for the square of y, which is y * y"),
         (g / (1 - y * y), "numbers", "the incoming gradient is divided by the slope: it has to be multiplied by it"),
     )
@@ -156,7 +172,7 @@ EXERCISES = (
         "loss = t * t + exp(t) with t = {t:g}. Three contributions come back to t: one through exp, and one for each "
         "side of t * t. Give the three and their sum, the gradient of t: a dict with the names exp, mul_a, mul_b and "
         "t.",
-        ValuesJudge(_shares, "contribution"),
+        _by_step,
         (
             "The add hands 1 on to both of its inputs. So mul and exp begin with the incoming gradient 1.",
             "mul hands to each side the incoming gradient times the value of the other side.",
@@ -169,8 +185,8 @@ EXERCISES = (
         "2.2",
         "Write two rules",
         "Write mul_rule(g, a, b), which gives the two gradients of a * b, and tanh_rule(g, y), which gives the "
-        "gradient of x for y = tanh(x). g is the incoming gradient, that of the result. Give both functions: "
-        "[mul_rule, tanh_rule], or a dict with the names mul and tanh.",
+        "gradient of x for y = tanh(x). g is the incoming gradient, that of the result. All of them may be tensors. "
+        "Give both functions: [mul_rule, tanh_rule], or a dict with the names mul and tanh.",
         _rules,
         (
             "Each rule is the incoming gradient times the local slope.",

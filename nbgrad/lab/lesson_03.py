@@ -32,7 +32,9 @@ def _values(answer: Any) -> Deviation | None:
     for text, op, at in _OPS:
         inputs = [attempt(f"{answer.__name__}({one:g})", answer, one) for one in at]
         result = attempt(text, op, *inputs)
-        if (found := _of_op(answer, inputs, result)) is not None or (found := _of_rule(result, op, at)) is not None:
+        if (found := _of_op(answer, inputs, result)) is not None or (
+            found := _of_rule(text, result, op, at)
+        ) is not None:
             return Deviation(found.kind, translate("{reason}: {found}", reason=text, found=found))
     return None
 
@@ -41,7 +43,7 @@ def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
     """Whether the result of an op is a value that knows where it comes from."""
     if not isinstance(result, cls):
         what = (
-            "None: the method has to end with return"
+            translate("None: the method has to end with return")
             if result is None
             else translate("a {kind}", kind=type(result).__name__)
         )
@@ -60,12 +62,12 @@ def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
     return None if callable(getattr(result, "rule", None)) else Deviation("type", "it has no rule")
 
 
-def _of_rule(result: Any, op: Callable[..., Any], at: Sequence[float]) -> Deviation | None:
+def _of_rule(text: str, result: Any, op: Callable[..., Any], at: Sequence[float]) -> Deviation | None:
     leaves = [tensor(one, requires_grad=True) for one in at]
     value = op(*leaves)
     if (found := difference(getattr(result, "data", None), value)) is not None:
         return Deviation(found.kind, translate("the data: {found}", found=found))
-    given = attempt("its rule", result.rule, _INCOMING)
+    given = attempt(translate("the rule of {op}", op=text), result.rule, _INCOMING)
     right = [float(numbers_of(one)) * _INCOMING for one in grad(value, leaves)]
     if not isinstance(given, tuple | list) or len(given) != len(right):
         return Deviation(
@@ -80,8 +82,30 @@ def _of_rule(result: Any, op: Callable[..., Any], at: Sequence[float]) -> Deviat
         return Deviation("factor", "its rule forgets the incoming gradient g: it gives the local slope alone")
     if len(right) == 2 and right[0] != right[1] and is_near(given, right[::-1]):
         return Deviation("order", "the two gradients of its rule have changed places")
+    if text == "a * b" and is_near(given, [_INCOMING, _INCOMING]):
+        return Deviation("numbers", "that is the rule of a sum: a product hands on g times the other factor")
+    if text == "a.tanh()" and is_near(given, [_INCOMING * (1 - at[0] ** 2)]):
+        return Deviation("numbers", "its rule squares the input: the slope of tanh is 1 minus the square of its result")
+    if (told := proportional(result.rule, _INCOMING, given)) is not None:
+        return told
     found = difference(list(given), right)
     return None if found is None else Deviation(found.kind, translate("what its rule gives: {found}", found=found))
+
+
+def proportional(rule: Callable[[Any], Any], g: Any, given: Sequence[Any]) -> Deviation | None:
+    """Whether a rule multiplies the incoming gradient, as each rule has to; None if it does.
+
+    Args:
+        rule: of the student's.
+        g: the incoming gradient.
+        given: what the rule gives for it.
+    """
+    double = attempt("its rule", rule, 2 * g)
+    if any(is_near(two, one) and not is_near(one, 0 * numbers_of(one)) for one, two in zip(given, double, strict=True)):
+        return Deviation("factor", "its rule forgets the incoming gradient g: it gives the local slope alone")
+    if all(difference(two, 2 * numbers_of(one)) is None for one, two in zip(given, double, strict=True)):
+        return None
+    return Deviation("factor", "its rule does not multiply g by a slope: for twice the g it has to give twice as much")
 
 
 # 3.2: a topological order.

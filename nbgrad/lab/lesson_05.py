@@ -66,6 +66,10 @@ def _walks(answer: Any) -> Deviation | None:
          "the gradient is doubled in each step: it is the same slope that is added to w.grad each time"),
         (gone([slope * step for step in range(1, STEPS + 1)]), "factor",
          "the learning rate is missing: a step is lr times what is in w.grad"),
+        (gone([rate * step for step in range(1, STEPS + 1)]), "factor",
+         "the slope of the loss is missing: w.grad is not 1"),
+        ([start * (1 - rate * slope) ** step for step in range(1, STEPS + 1)], "numbers",
+         "the value of the loss is taken for its slope: nudge w, and see how much the loss changes"),
         (gone([slope] * STEPS), "factor",
          "the learning rate is missing: a step is lr times what is in w.grad, and without zero_grad that grows"),
     ):  # fmt: skip
@@ -236,8 +240,18 @@ def _trained(lines: str, steps: int = 3) -> torch.Tensor:
 
 
 _WRONG = (
-    ("", "zero", "the parameters do not move: step has to come after backward, and zero_grad not in between"),
-    ("fbs", "factor", "the gradients of earlier steps are still there: clear them once in each step"),
+    (
+        "",
+        "zero",
+        "the parameters do not move: step has to come after backward, and zero_grad not in between. "
+        "(A name without parentheses behind it calls nothing, and no line after return runs)",
+    ),
+    (
+        "fbs",
+        "factor",
+        "the gradients of earlier steps are still there: clear them once in each step, with "
+        "optimizer.zero_grad() and its parentheses",
+    ),
     ("sfzb", "shifted", "step comes before backward: it uses the gradient of the step before"),
     ("fbszs", "factor", "there is one step too many"),
     ("zfbss", "factor", "it steps twice with one gradient"),

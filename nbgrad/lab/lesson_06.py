@@ -103,10 +103,14 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
     value = number_of(got)
     if value is None:
         return None
-    if not math.isfinite(value):
-        return Deviation("not finite", "it is NaN or Inf: exp overflowed, or log got a 0. Subtract the largest "
-            "score of each "
-                         "row before exp")  # fmt: skip
+    if math.isnan(value):
+        return Deviation("not finite", "exp overflowed: subtract the largest score of each row before exp")
+    if math.isinf(value):
+        text = (
+            "exp overflowed, or log got a 0. Is the largest score of each row subtracted before exp, and not one for "
+            "all rows? And is log(p) computed without p, which rounds to 0?"
+        )
+        return Deviation("not finite", text)
     if scores.abs().max() > 100 and value < each.mean() and (text := _cut_off(value, each)):
         return Deviation("numbers", text)
     chosen, largest = scores.gather(1, labels[:, None])[:, 0], scores.amax(1)
@@ -115,6 +119,10 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         (each.sum() if len(labels) > 1 else None, "factor", "it is the sum over the rows: the loss is their mean"),
         ((each - largest).mean(), "offset", "the largest score was subtracted inside exp alone: subtract it from the "
          "score of the right class too"),
+        (-scores.log_softmax(1).mean(), "numbers", "it is a mean over all classes: only the right class of each row "
+         "counts"),
+        (-scores.log_softmax(1)[:, labels].mean() if len(labels) > 1 else None, "numbers", "each row meets the labels "
+         "of all rows: range(len(labels)) in the first place pairs them"),
         (-chosen.mean(), "offset", "it is minus the score of the right class: the logarithm of the sum is missing"),
         (-scores.softmax(1).gather(1, labels[:, None]).mean(), "numbers", "it is the mean probability: its "
             "logarithm is "
@@ -205,8 +213,8 @@ EXERCISES = (
         FunctionJudge(_slopes, "gradient(scores, labels)", _about_slope),
         (
             (
-                "For one row the loss is log(sum(exp(scores))) - scores[label]. Differentiate both terms with respect "
-                "to one score."
+                "For one row the loss is log(sum(exp(scores))) - scores[label]. Nudge one score: how does each of the "
+                "two terms change? The slope of log(s) is 1 / s, and that of exp(s) is exp(s)."
             ),
             "The first term gives exp(score) / sum(exp(scores)): that is softmax, p. The second gives 1 at the label.",
             "So p - y, with y = 1 at the label and 0 elsewhere. And each row has only a share in the mean.",

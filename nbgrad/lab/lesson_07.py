@@ -45,10 +45,17 @@ def _about_part(
         return Deviation("factor", "the loss is a mean over the rows: divide by their number")
     if name == "pre" and is_near(given[name], right["h"]):
         return Deviation("numbers", "it is the gradient of h: the slope of tanh is missing")
+    h = _before_tanh(arguments).tanh()
+    if name == "pre" and is_near(given[name], 1 - h**2):
+        return Deviation("factor", "it is the slope of tanh alone: multiply it by the gradient of h")
+    if name == "W1" and is_near(given[name], arguments[0].data.T @ right["h"]):
+        return Deviation("numbers", "it has the gradient of h: go on through tanh first, to the gradient of pre")
     if name == "pre" and is_near(given[name], right["h"] * (1 - _before_tanh(arguments) ** 2)):
         return Deviation("numbers", "the slope of tanh is 1 minus the square of its result: that is h, and not pre")
     if name in ("b1", "b2") and is_near(given[name], right[{"b1": "pre", "b2": "scores"}[name]]):
         return Deviation("shape", "a bias was stretched over the rows: its gradient is the sum over them")
+    if name in ("b1", "b2") and is_near(given[name], right[name] / len(arguments[1])):
+        return Deviation("factor", "it is a mean over the rows: a bias was used in each of them, so the shares add up")
     return None
 
 
@@ -104,6 +111,11 @@ def _about_norm(got: Any, case: Case) -> Deviation | None:
          "g is subtracted"),
         ((d - d.sum(0) - normal * (d * normal).sum(0)) / deviation, "factor", "the two terms are means over the rows, "
          "and not sums"),
+        ((d - d.mean() - normal * (d * normal).mean()) / deviation, "numbers", "the means run over the whole table: "
+         "each column has its own"),
+        (d / deviation - d.mean(0) - normal * (d * normal).mean(0), "order", "brackets are missing: all three terms "
+         "are divided by the deviation"),
+        (_in_one_line(d, x, deviation**2), "numbers", "it divides by the variance: the deviation is its square root"),
         (case.right.data / gamma, "factor", "gamma is missing"),
         (case.right.data * deviation, "factor", "the division by the deviation is missing"),
         (_in_one_line(d, x, unbiased), "factor", "it takes the variance with n - 1: BatchNorm divides by n"),
@@ -119,9 +131,11 @@ def _eps_elsewhere(d: torch.Tensor, x: torch.Tensor, eps: float) -> torch.Tensor
     return _in_one_line(d, x, x.var(0, unbiased=False).sqrt() + eps)
 
 
-def _in_one_line(d: torch.Tensor, x: torch.Tensor, deviation: torch.Tensor) -> torch.Tensor:
-    """The gradient of x by the right formula, with this deviation."""
-    normal = (x - x.mean(0)) / deviation
+def _in_one_line(
+    d: torch.Tensor, x: torch.Tensor, deviation: torch.Tensor, mean: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The gradient of x by the right formula, with this deviation, and this mean in the place of that of x."""
+    normal = (x - (x.mean(0) if mean is None else mean)) / deviation
     return (d - d.mean(0) - normal * (d * normal).mean(0)) / deviation
 
 
@@ -140,6 +154,12 @@ def _about_evaluation(got: Any, case: Case) -> Deviation | None:
     slips = (
         (_training(g, x, gamma), "numbers", "that is the backward of a training: in eval mode mean and var are "
             "constants"),
+        (_in_one_line(g * gamma, x, (var + _EPS).sqrt(), mean), "numbers", "that is the backward of a training: in "
+         "eval mode mean and var are constants"),
+        (g * gamma * (x - mean) / (var + _EPS).sqrt(), "factor", "it is multiplied by x - mean: the slope of a "
+         "difference is 1"),
+        (g * gamma * (var + _EPS).sqrt(), "factor", "it is multiplied by the deviation: divide by it"),
+        (gamma / (var + _EPS).sqrt(), "factor", "the incoming gradient is missing: these are the local slopes alone"),
         (g * gamma / var.sqrt(), "numbers", "1e-5 is missing under the root: a variance may be as small as that"),
         (g * gamma / (var.sqrt() + _EPS), "numbers", "1e-5 belongs under the root: it is added to the variance"),
         (g * gamma / var, "factor", "it divides by the variance: the deviation is the root of var + 1e-5"),

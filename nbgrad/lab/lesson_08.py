@@ -13,7 +13,7 @@ from nbgrad.core.tensor.comparison import Deviation, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, needs_function, number_of
+from nbgrad.lab.judges import Case, FunctionJudge, is_near, needs_function, number_of
 from nbgrad.lab.running import Refused, attempt
 from nbgrad.nn.functional import cross_entropy
 from nbgrad.nn.module.module import Module
@@ -157,15 +157,8 @@ def _of_network(net: Module, images: Tensor, labels: Tensor) -> Deviation | None
     bent = sum(record.op is not None and record.op.name in _RELUS for record in graph.records)
     if (found := seen.grown()) is not None:
         return found
-    if not isinstance(scores, Tensor):
-        return Deviation(
-            "type", translate("the network gives {kind}, where a tensor is expected", kind=kind_of(scores))
-        )
-    if tuple(scores.shape) != (64, 10):
-        return Deviation(
-            "shape",
-            translate("for images of shape (64, 64) it gives {shape}: (64, 10) is expected", shape=tuple(scores.shape)),
-        )
+    if (found := _of_scores(scores)) is not None:
+        return found
     inner = [one for one in net.parameters() if tuple(one.shape) == (_WIDTH, _WIDTH)]
     if len(inner) < _LAYERS:
         return Deviation(
@@ -206,6 +199,25 @@ def _of_network(net: Module, images: Tensor, labels: Tensor) -> Deviation | None
             "way around each layer",
         )
     return _after_steps(net, images, labels, _size_of(scores))
+
+
+def _of_scores(scores: Any) -> Deviation | None:
+    if not isinstance(scores, Tensor):
+        return Deviation(
+            "type", translate("the network gives {kind}, where a tensor is expected", kind=kind_of(scores))
+        )
+    if tuple(scores.shape) != (64, 10):
+        return Deviation(
+            "shape",
+            translate("for images of shape (64, 64) it gives {shape}: (64, 10) is expected", shape=tuple(scores.shape)),
+        )
+    values = numbers_of(scores)
+    if float(values.min()) >= 0 and is_near(values.sum(1), torch.ones(64, dtype=values.dtype)):
+        text = (
+            "its ten scores are probabilities, with the sum 1: cross_entropy has a softmax inside, so end without one"
+        )
+        return Deviation("numbers", text)
+    return None
 
 
 def _goes_around(net: Module, images: Tensor, inner: "list[Any]") -> bool:

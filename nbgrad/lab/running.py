@@ -117,6 +117,25 @@ def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
         raise Refused(Deviation(found.kind, f"{found}{translate(more)}")) from None
 
 
+_ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
+    (UnboundLocalError, "", ". A line uses this name before another line sets it"),
+    (AttributeError, "'NoneType'", ". A value is None here: check for None first"),
+    (TypeError, "'Value'", ". Compute with the number of a Value, which is its data: other.data"),
+    (TypeError, "not Value", ". Compute with the number of a Value, which is its data: self.data"),
+    (
+        ValueError,
+        "scalars",
+        ". It is a tensor of several numbers: the functions of math take one number. x.exp() takes a tensor",
+    ),
+    (
+        ValueError,
+        "ambiguous",
+        ". It is an array of several numbers: np.maximum(x, 0) compares each of them with 0",
+    ),
+)
+"""Advice that follows the message of an error: its class, a part of the message, and the sentence."""
+
+
 def raised(said: str, error: BaseException) -> Deviation:
     """The explanation for a student's function that raised an error.
 
@@ -146,11 +165,7 @@ def raised(said: str, error: BaseException) -> Deviation:
         text = shorten(str(error).strip().partition("\n")[0], 400, placeholder=" …")
     except Exception:  # the class of the error is the student's, too
         text = ""
-    more = ""
-    if isinstance(error, UnboundLocalError):
-        more = ". A line uses this name before another line sets it"
-    elif isinstance(error, AttributeError) and "'NoneType'" in text:
-        more = ". A value is None here: check for None first"
+    more = next((advice for kind, part, advice in _ADVICE if isinstance(error, kind) and part in text), "")
     return Deviation(
         "raised",
         translate(

@@ -79,8 +79,12 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda scores, labels: scores - labels.unsqueeze(0).T.missing, "raised", "raised AttributeError"),
     ],
     "6.2": [
-        (lambda scores, labels: loss(scores, labels, stable=False), "not finite", "1000 gives inf: it is NaN or Inf"),
-        (by_probability, "not finite", "it is NaN or Inf"),
+        (
+            lambda scores, labels: loss(scores, labels, stable=False),
+            "not finite",
+            "1000 gives inf: exp overflowed, or log got a 0",
+        ),
+        (by_probability, "not finite", "log(p) computed without p"),
         (lambda scores, labels: -loss(scores, labels), "sign", "the sign is wrong"),
         (lambda scores, labels: loss(scores, labels) * len(labels), "factor", "it is the sum over the rows"),
         (nn.functional.cross_entropy, "element", "cross_entropy does the work"),

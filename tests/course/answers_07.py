@@ -81,7 +81,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (
             altered(b1=lambda d: d["pre"].mean(0)),
             "factor",
-            "the gradient of b1: every element is 0.1667 times",
+            "the gradient of b1: it is a mean over the rows",
         ),
         (altered(pre=lambda d: d["h"]), "numbers", "the slope of tanh is missing"),
         (altered(x=lambda d: -d["x"]), "sign", "the gradient of x: the sign of every element"),

@@ -98,7 +98,7 @@ RIGHT: dict[str, list[Any]] = {
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "3.4": [
         (variant("scalars", ("slope = float(self.data > 0)", "slope = 1.0")), "numbers", "a.relu(): the value"),
-        (variant("scalars", ("(g * slope,), ", "(slope,), ")), "factor", ".tanh() * (a + b.relu()) at (0.5, 0.8)"),
+        (variant("scalars", ("(g * slope,), ", "(slope,), ")), "factor", "relu: its rule forgets the incoming"),
         (variant("scalars", ('"relu"', '""')), "type", 'a.relu(): its op is ""'),
         (variant("scalars", (_MUL, _SWAPPED)), "order", "a * b: the two gradients of its rule have changed places"),
         (variant("scalars", ("parent.grad += gradient", "parent.grad = gradient")), "factor", "t * t + t"),
@@ -169,7 +169,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     ],
     "11.4": [
         (variant("sequence", (_ADDED, "back[index] += g")), "row", "take with the index [1, 1, 1, 0]"),
-        (variant("sequence", (_ADDED, "back[index] = 1")), "row", "take with the index [2, 0]"),
+        (variant("sequence", (_ADDED, "back[index] = 1")), "factor", "its rule forgets the incoming gradient g"),
         (variant("sequence", (_H, "h = tanh(self.letter(codes[:, step]))")), "order", "code 1 was changed"),
         (variant("sequence", ("        return scores\n", "")), "type", "an RNN gives None"),
     ],
