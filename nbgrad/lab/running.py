@@ -151,6 +151,10 @@ def raised(said: str, error: BaseException) -> Deviation:
         more = ". A line uses this name before another line sets it"
     elif isinstance(error, AttributeError) and "'NoneType'" in text:
         more = ". A value is None here: check for None first"
+    elif isinstance(error, TypeError) and "'NoneType'" in text:
+        more = ". A value is None here: it was never set, or a function gives no result"
+    elif isinstance(error, AttributeError | TypeError) and "'tuple'" in text:
+        more = ". A tuple is here in the place of its element: (x,) = takes the only one out"
     return Deviation(
         "raised",
         translate(
