@@ -22,6 +22,7 @@ from nbgrad.core.translation import translate
 from nbgrad.lab import lesson_03
 from nbgrad.lab.engine import PACKAGE, empty_functions, load
 from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.judges import slip
 from nbgrad.lab.mygrad import optim as reference
 from nbgrad.lab.running import answering
 
@@ -40,6 +41,7 @@ class Trial:
         yours: calls the student's op: it gets the module of the file and the inputs, as tensors of the student's.
         right: the same with torch's tensors.
         domain: changes the random numbers, such as ``abs`` for a logarithm.
+        slips: usual wrong ops with torch's tensors, each with the kind and the sentence of its explanation.
     """
 
     said: str
@@ -48,6 +50,7 @@ class Trial:
     right: Callable[..., torch.Tensor]
     domain: Callable[[Any], Any] = field(default=lambda numbers: numbers)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    slips: Sequence[tuple[Callable[..., torch.Tensor], str, str]] = ()
 
     def __call__(self, module: ModuleType) -> Deviation | None:
         """How the student's op differs from torch's; None if it does not."""
@@ -71,8 +74,14 @@ class Trial:
             if (changed := _of_inputs(named, inputs, arrays)) is not None:
                 return changed
             if (found := _compared(value.data, wanted)) is not None:
+                found = slip(value.data, ((op(*theirs), kind, text) for op, kind, text in self.slips)) or found
                 return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
-            (value * weights).sum().backward()
+            try:
+                (value * weights).sum().backward()
+            except Exception:
+                if (found := _of_form(named, value, weights)) is not None:
+                    return found
+                raise
         if (wrong := _of_gradients(named, inputs, theirs)) is not None:
             return _of_slope(named, value, weights) or wrong
         return _of_rule(named, value, weights)
@@ -127,8 +136,35 @@ def _of_gradients(named: str, inputs: Sequence[Any], theirs: Sequence[torch.Tens
                 "zero", translate("{named}: {which} is None: no gradient arrives there", named=named, which=which)
             )
         if (found := _compared(gradient, right.grad)) is not None:
+            found = _of_exchange(at - 1, inputs, theirs) or found
             return Deviation(found.kind, translate("{named}: {which}: {found}", named=named, which=which, found=found))
     return None
+
+
+def _of_exchange(at: int, inputs: Sequence[Any], theirs: Sequence[torch.Tensor]) -> Deviation | None:
+    """The fault of a rule that gives the gradients of two inputs in each other's place."""
+    for other in range(len(inputs)):
+        places = ((at, other), (other, at))
+        gradients = [(getattr(inputs[one], "grad", None), theirs[two].grad) for one, two in places]
+        if other != at and all(got is not None and _compared(got, right) is None for got, right in gradients):
+            text = "it has changed places with that of input {other}: a rule gives them in the order of the parents"
+            return Deviation("order", translate(text, other=other + 1))
+    return None
+
+
+def _of_form(named: str, value: Any, g: Any) -> Deviation | None:
+    """The fault of a rule that gives another number of gradients than its op has parents."""
+    rule, parents = getattr(value, "rule", None), getattr(value, "parents", None)
+    if rule is None or parents is None:
+        return None
+    with answering(named):
+        given = rule(np.array(g, dtype=float))
+    if isinstance(given, tuple | list) and len(given) == len(parents):
+        return None
+    many = len(given) if isinstance(given, tuple | list) else _kind(given)
+    many = translate("an array") if isinstance(given, np.ndarray) else many
+    text = "{named}: its rule gives {many}, where a tuple of {count} is expected: a gradient for each parent"
+    return Deviation("type", translate(text, named=named, many=many, count=len(parents)))
 
 
 def _compared(given: Any, right: Any, whose: str | None = None) -> Deviation | None:
@@ -543,10 +579,19 @@ def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Devia
     said = f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
     yours, references = (getattr(each, name)(one, **settings) for each, one in ((module, mine), (reference, theirs)))
     for step in range(1, 6):
-        for at, (one, other) in enumerate(zip(mine, theirs, strict=True)):
-            one.grad = other.grad = None if (at, step) in ((1, 3), (0, 4)) else rng.standard_normal(other.data.shape)
-        with answering(translate("{said}, step {step}", said=said, step=step)):
+        for at, other in enumerate(theirs):
+            other.grad = None if (at, step) in ((1, 3), (0, 4)) else rng.standard_normal(other.data.shape)
+        given = [None if other.grad is None else other.grad.copy() for other in theirs]
+        for one, gradient in zip(mine, given, strict=True):
+            one.grad = gradient
+        named = translate("{said}, step {step}", said=said, step=step)
+        if step in (3, 4):
+            named = translate("{named}, in which a parameter has no gradient,", named=named)
+        with answering(named):
             yours.step()
+        if any(one.grad is not gradient or not np.array_equal(gradient, other.grad)
+               for one, gradient, other in zip(mine, given, theirs, strict=True)):  # fmt: skip
+            return Deviation("changed", translate("{said} changes the gradients: a step only reads them", said=said))
         references.step()
         for one, other in zip(mine, theirs, strict=True):
             if (found := _of_step(one.data, other.data)) is not None:
@@ -648,7 +693,24 @@ def _rnn_with_torch(module: ModuleType) -> Deviation | None:
 
 def _attention(shape: tuple[int, ...]) -> Trial:
     right = partial(functional.scaled_dot_product_attention, is_causal=True)
-    return Trial("attention", (shape, shape, shape), _call("attention"), right)
+    return Trial("attention", (shape, shape, shape), _call("attention"), right, slips=_WRONG_ATTENTION)
+
+
+def _masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, shift: int, past: bool = False) -> torch.Tensor:
+    """Attention with -1e9 where ``shift`` and more right of the diagonal, or left of it."""
+    mask = torch.full((q.shape[-2], q.shape[-2]), -1e9, dtype=q.dtype)
+    mask = mask.tril(-shift) if past else mask.triu(shift)
+    found: torch.Tensor = (q @ k.mT / q.shape[-1] ** 0.5 + mask).softmax(-1) @ v
+    return found
+
+
+_WRONG_ATTENTION = (
+    (partial(functional.scaled_dot_product_attention, is_causal=True, scale=1.0), "factor",
+     "the scores are not divided by the root of the width"),
+    (functional.scaled_dot_product_attention, "element", "nothing is masked: each place looks at those after it, too"),
+    (partial(_masked, shift=0), "element", "the diagonal is masked, too: a place may look at itself"),
+    (partial(_masked, shift=1, past=True), "transposed", "the past is masked: forbid what lies right of the diagonal"),
+)  # fmt: skip
 
 
 def _gpt(module: ModuleType) -> Deviation | None:
@@ -679,11 +741,11 @@ def _gpt_in_order(module: ModuleType) -> Deviation | None:
         (scores * scores).sum().backward()
     given = [one.grad for one in parameters]
     network.zero_grad()
-    right = network.letter(codes) + network.place(np.arange(3))
-    for part in (*network.blocks, network.last, network.head):
-        right = part(right)
+    start = network.letter(codes) + network.place(np.arange(3))
+    right = _through(start, (*network.blocks, network.last, network.head))
     (right * right).sum().backward()
     if (found := _compared(scores.data, right.data, translate("the right number"))) is not None:
+        found = _about_order(scores.data, network, start) or found
         return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
     for one, gradient in zip(parameters, given, strict=True):
         if gradient is None:
@@ -693,6 +755,25 @@ def _gpt_in_order(module: ModuleType) -> Deviation | None:
             text = "{named}: the gradient of a parameter of shape {shape}: {found}"
             return Deviation(found.kind, translate(text, named=named, shape=one.data.shape, found=found))
     return None
+
+
+def _through(x: Any, parts: Sequence[Callable[[Any], Any]]) -> Any:
+    for part in parts:
+        x = part(x)
+    return x
+
+
+def _about_order(scores: Any, network: Any, start: Any) -> Deviation | None:
+    """Which part of a GPT is missing, or is there twice."""
+    blocks, ends = network.blocks, (network.last, network.head)
+    around = [partial(lambda block, x: x + block(x), block) for block in blocks]
+    slips = (
+        (_through(start, (*blocks, network.head)), "element", "the last normalization is missing"),
+        (_through(start, (blocks[0], *ends)), "element", "only the first block was called"),
+        (_through(start, ends), "element", "no block was called"),
+        (_through(start, (*around, *ends)), "factor", "x is added to each block: a block does that itself"),
+    )  # fmt: skip
+    return slip(scores, [(right.data, kind, text) for right, kind, text in slips])
 
 
 _TRIALS: dict[str, Sequence[Callable[[ModuleType], Deviation | None]]] = {
@@ -831,9 +912,9 @@ EXERCISES = (
         "RNN.__call__: in each step the memory h becomes tanh(memory(h) + letter(codes of this step)), and the scores "
         "are head(h). It begins with zeros and gives the list of all scores.",
         (
-            "numpy looks up rows: table.data[index]. The gradient has the shape of the table, and begins with zeros.",
+            "table.data[index] looks up rows. Begin the gradient with zeros, as many as the table has.",
             "back[index] += g counts a row that is there twice only once. np.add.at(back, index, g) adds up all.",
-            "codes[:, step] has the codes of one step; Tensor(np.zeros((len(codes), self.width))) is the first h.",
+            "codes[:, step] has the codes of one step. The first h is a Tensor of np.zeros((len(codes), self.width)).",
         ),
     ),
     _exercise(

@@ -10,7 +10,7 @@ from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numb
 from nbgrad.core.tensor.tensor import tensor
 from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.judges import Case, FunctionJudge, is_near, needs_function, slope_of, truth_of
+from nbgrad.lab.judges import Case, FunctionJudge, computed, is_near, needs_function, slope_of, truth_of
 from nbgrad.lab.running import attempt
 from nbgrad.nn.parameter import Parameter
 from nbgrad.optim import SGD, Adam
@@ -66,8 +66,9 @@ def _judged(answer: Any, form: str, memory: int, right: list[torch.Tensor], wron
         ):
             return Deviation(kind, text)
     found = difference(places[at], right[at])
-    text = translate("after step {step} the parameter is wrong: {found}", step=at + 1, found=found)
-    return None if found is None else Deviation(found.kind, text)
+    assert found is not None
+    told = computed(found)
+    return Deviation(told.kind, translate("after step {step} the parameter is wrong: {found}", step=at + 1, found=told))
 
 
 def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
@@ -153,6 +154,11 @@ def _adam_with_products(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
     return w - LR * m / (1 - BETA1 * t) / ((v / (1 - BETA2 * t)) ** 0.5 + EPS), m, v
 
 
+def _adam_with_betas_exchanged(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
+    m, v = BETA2 * m + (1 - BETA2) * g, BETA1 * v + (1 - BETA1) * g * g
+    return w - LR * m / (1 - BETA2**t) / ((v / (1 - BETA1**t)) ** 0.5 + EPS), m, v
+
+
 def _adam_of_gradients(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
     m, v = BETA1 * m + (1 - BETA1) * g, BETA2 * v + (1 - BETA2) * g
     return w - LR * m / (1 - BETA1**t) / ((v / (1 - BETA2**t)) ** 0.5 + EPS), m, v
@@ -162,6 +168,7 @@ _WRONG_ADAM: tuple[tuple[Update, str, str], ...] = (
     (_adam_like(corrects=False), "factor", "the correction of the first steps is missing: m and v begin at 0, so "
         "divide "
      "by 1 - beta ** t"),
+    (_adam_with_betas_exchanged, "order", "the betas have changed places: 0.9 is that of m, 0.999 that of v"),
     (_adam_like(root=False), "numbers", "the root is missing: v is a mean of squares"),
     (_adam_like(squares=False), "numbers", "v is a mean of the squares of the gradients"),
     (_adam_like(keeps=True), "element", "it remembers the corrected m and v: the correction is for the step alone"),
@@ -282,7 +289,7 @@ EXERCISES = (
             "Both means fade: m = beta1 * m + (1 - beta1) * g, and the same for v with g * g and beta2.",
             "m and v begin at 0, so they are too small in the first steps: divide them by 1 - beta ** t (not in "
             "place).",
-            "The step is lr * corrected m / (sqrt(corrected v) + eps).",
+            "With mean and square for the corrected m and v, the step is lr * mean / (square ** 0.5 + eps).",
         ),
     ),
     Exercise(

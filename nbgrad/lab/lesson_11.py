@@ -82,6 +82,7 @@ def _of_cuts(answer: Any, every: int, count: int) -> Deviation | None:
     cut.clear()
     got = attempt(said, answer, cell, first, inputs, every)
     if (found := difference(got, right)) is not None:
+        found = _about_values(got, inputs, every) or found
         return Deviation(found.kind, translate("{said}: the last h: {found}", said=said, found=found))
     if len(cut) != count:
         return Deviation("shape", translate("{said}: the cell was called {count} times", said=said, count=len(cut)))
@@ -96,6 +97,24 @@ def _of_cuts(answer: Any, every: int, count: int) -> Deviation | None:
     if difference(own, wanted, atol=1e-9) is None:
         return None
     return Deviation(*_about_places([at for at, one in enumerate(cut) if one], every, count, said))
+
+
+def _about_values(got: Any, inputs: Sequence[float], every: int) -> Deviation | None:
+    """Why the last h has another value: a cut changes no value."""
+
+    def of(turned: bool, begins: bool) -> Any:
+        h: Any = _number(0.3)
+        for at, x in enumerate(inputs):
+            h = h * 0 if begins and at and at % every == 0 else h
+            h = tanh(_number(1.2) * (x if turned else h) + (h if turned else x))
+        return h
+
+    slips = (
+        (of(turned=False, begins=True), "zero", "it begins again at 0 after each cut: detach() keeps the value, and "
+         "cuts the path alone"),
+        (of(turned=True, begins=False), "order", "x and h have changed places: it is cell(x, h)"),
+    )  # fmt: skip
+    return slip(got, slips)
 
 
 def _about_places(places: list[int], every: int, count: int, said: str) -> tuple[str, str]:
@@ -187,8 +206,8 @@ EXERCISES = (
         "11.2",
         "Detach",
         "Write truncated(cell, h, inputs, every): it runs h = cell(x, h) for each x of inputs and gives the last "
-        "h. Before "
-        "the steps every, 2 * every, 3 * every, ..., counted from 0, it cuts the path through h.",
+        "h. It cuts the path through h before some steps, counted from 0: with every=5 before the steps 5, 10, 15, and "
+        "so on.",
         _truncated,
         (
             "Which method gives the same value without a history?",

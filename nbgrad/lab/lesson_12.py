@@ -1,12 +1,12 @@
 """The exercises of lesson 12: attention, and a small transformer."""
 
-from math import isfinite, sqrt
+from math import exp, isfinite, lgamma, pi, sqrt
 from typing import Any
 
 import torch
 
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
-from nbgrad.core.tensor.tensor import tensor
+from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, is_near, needs_function, number_of, slip
@@ -69,6 +69,11 @@ def _sizes() -> list[Case]:
     return [Case((width,), sqrt(width), f"size_of_score({width})") for width in (4, 64, 256)]
 
 
+def _mean_size(width: int) -> float:
+    """The mean of the absolute values of scores: the mean length of a vector times that of one normal number."""
+    return 2 / sqrt(pi) * exp(lgamma((width + 1) / 2) - lgamma(width / 2))
+
+
 def _about_size(got: Any, case: Case) -> Deviation | None:
     (width,) = case.arguments
     size = number_of(got)
@@ -78,6 +83,11 @@ def _about_size(got: Any, case: Case) -> Deviation | None:
         (width, "factor", "that is the mean of the squares: its root is the size"),
         (1.0, "offset", "that is the size of one number: a score is a sum of as many products as the width"),
         (2 * sqrt(width), "factor", "it is twice as large as the right one"),
+        (
+            _mean_size(width),
+            "factor",
+            "that is the mean of the scores without their signs: take the root of the mean of the squares",
+        ),
         (sqrt(width) / width, "order", "that is the size of the mean of the products: a score is their sum"),
     ):
         if abs(size / wrong - 1) < 3 * _CLOSE and abs(size / case.right - 1) > _CLOSE:
@@ -170,6 +180,9 @@ def _paired(answer: Any) -> Deviation | None:
         if not isinstance(given, tuple | list) or len(given) != 2:
             return Deviation("type", translate("{form} has to give two tensors: (inputs, targets)", form=form))
         for name, got, right in zip(("inputs", "targets"), given, case.right, strict=True):
+            if isinstance(got, list | tuple) and any(isinstance(one, Tensor | torch.Tensor) for one in got):
+                text = "{said}: the {name}: it is a list of tensors: nbgrad.stack makes one tensor of them"
+                return Deviation("type", translate(text, said=translate(case.said), name=name))
             if (found := difference(got, right)) is not None:
                 told = None if found.kind == "type" else _about_pairs(name, numbers_of(got), case.right)
                 told = told or found
@@ -261,12 +274,12 @@ EXERCISES = (
         "Attention",
         "Write attention(q, k, v), for three tensors of shape (length, width): each row of q is compared with all "
         "rows of k, the scores become weights with the sum 1 in each row, and the result is the weighted sum of the "
-        "rows of v. Divide the scores by the number that keeps them at size 1.",
+        "rows of v. Divide the scores by the root of the width.",
         FunctionJudge(_attentions, "attention(q, k, v)", _about_attention),
         (
             "All products of rows at once: q @ k.T has a row for each query and a column for each key.",
             "softmax over the last dimension, then @ v.",
-            "A sum of width products of numbers of size 1 has the size sqrt(width).",
+            "The width is q.shape[1], and its root q.shape[1] ** 0.5.",
         ),
     ),
     Exercise(
@@ -280,7 +293,7 @@ EXERCISES = (
             "How large is one product of two normal numbers? Compute the mean of its square.",
             "For independent numbers with the mean 0, the mean square of a sum is the sum of the mean squares. What is "
             "the mean square of the score?",
-            "To measure it: q = nbgrad.randn(20_000, width), the same for k, and (q * k).sum(1) are 20,000 scores.",
+            "To measure it: q = nbgrad.randn(20_000, width), the same for k, and scores = (q * k).sum(1).",
         ),
     ),
     Exercise(
@@ -305,8 +318,8 @@ EXERCISES = (
         (
             "With 5 codes and a length of 4 there is one window: the codes 0 to 3. What are its four targets?",
             "The targets are the same windows, one place further.",
-            "Stack codes[at : at + length] for all at, and codes[at + 1 : at + 1 + length]. The last at is "
-            "len(codes) - length - 1.",
+            "Stack codes[at : at + length] and codes[at + 1 : at + 1 + length] for each at in "
+            "range(len(codes) - length).",
         ),
     ),
     Exercise(

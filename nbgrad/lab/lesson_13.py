@@ -248,7 +248,10 @@ def _about_place(text: str, given: float | None, right: int | None, count: int) 
     if right is None:
         return Deviation("type", translate("{reason} has no bad layer: None is expected", reason=translate(text)))
     if given is None:
-        what = "the function says that no layer is bad. Does each layer get the result of the one before it?"
+        what = (
+            "the function says that no layer is bad. Does each layer get the result of the one before it, and does the "
+            "loop reach them all?"
+        )
         what = "one number that is NaN is enough" if "one number" in text else what
         what = "Inf counts, and not NaN alone" if "infinity" in text else what
         return Deviation("not finite", translate("{reason}: {what}", reason=translate(text), what=translate(what)))
@@ -262,7 +265,11 @@ def _about_place(text: str, given: float | None, right: int | None, count: int) 
         )
     if given == right + 1:
         return Deviation(
-            "shifted", translate("{reason}: it is one layer too far: layers are counted from 0", reason=translate(text))
+            "shifted",
+            translate(
+                "{reason}: it is one layer too far: layers are counted from 0, and a layer is bad if its own result is",
+                reason=translate(text),
+            ),
         )
     if given == count - 1:
         return Deviation(

@@ -1,6 +1,7 @@
 """The exercises of lesson 14: gradients of gradients, and an op of one's own."""
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import torch
@@ -128,6 +129,9 @@ def _op(answer: Any) -> Deviation | None:
     apply = getattr(answer, "apply", None)
     if not callable(apply):
         return Deviation("type", "the class has no apply: is it a subclass of nbgrad.Function?")
+    for name in ("forward", "backward"):
+        if next(iter(signature(getattr(answer, name)).parameters), "") == "self":
+            return Deviation("type", translate("{name} has no self: it is a function below @staticmethod", name=name))
     for values in ([0.5, -1.0, 2.0], [0.0, 3.0]):
         x = tensor(values, dtype=torch.float64, requires_grad=True)
         g = torch.linspace(0.5, 2, len(values), dtype=torch.float64)

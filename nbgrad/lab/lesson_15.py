@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Condition, Thread
+from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -169,12 +170,23 @@ def _of_all(attach: Callable[..., Any]) -> tuple[list[Gradients | BaseException]
     return found, together.calls
 
 
+def _in_a_backward(error: BaseException) -> bool:
+    """Whether an error was raised during the backward of ``_learn``, and not where the hooks were attached."""
+    return any(frame.f_code is _learn.__code__ for frame, _ in walk_tb(error.__traceback__))
+
+
 def _hook(answer: Any) -> Deviation | None:
     needs_function(answer, "attach(net, all_reduce, size)")
     found, calls = _of_all(answer)
     errors = [one for one in found if isinstance(one, BaseException)]
     own = [one for one in errors if not isinstance(one, _Apart)]
     if own:
+        if isinstance(own[0], AttributeError) and "'NoneType'" in str(own[0]) and not _in_a_backward(own[0]):
+            return Deviation(
+                "order",
+                "before a backward each .grad is None: averaging belongs into the hook, which a backward calls. Hand "
+                "the hook over without parentheses behind its name",
+            )
         return raised("attach(net, all_reduce, size), or its hook,", own[0])
     if errors:
         return Deviation("order", "the processes wait for one another: all have to send the same tensors equally often")

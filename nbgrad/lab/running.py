@@ -117,9 +117,14 @@ def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
         raise Refused(Deviation(found.kind, f"{found}{translate(more)}")) from None
 
 
+_ONE_OF_A_TUPLE = ". A tuple is here in the place of its element: (x,) = takes the only one out"
+
 _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
     (UnboundLocalError, "", ". A line uses this name before another line sets it"),
     (AttributeError, "'NoneType'", ". A value is None here: check for None first"),
+    (TypeError, "'NoneType'", ". A value is None here: it was never set, or a function gives no result"),
+    (AttributeError, "'tuple'", _ONE_OF_A_TUPLE),
+    (TypeError, "'tuple'", _ONE_OF_A_TUPLE),
     (TypeError, "'Value'", ". Compute with the number of a Value, which is its data: other.data"),
     (TypeError, "not Value", ". Compute with the number of a Value, which is its data: self.data"),
     (

@@ -130,7 +130,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
             "element",
             "one number that is NaN is enough",
         ),
-        (not_fed, "not finite", "Does each layer get the result of the one before it?"),
+        (not_fed, "not finite", "Does each layer get the result of the one before it"),
         (lambda net, x: True, "type", "the number of a layer is expected, and not a bool"),
         (lambda net, x: net[1], "type", "the number of a layer is expected"),
         (lambda net, x: first_bad(net, x) or 0, "type", "None is expected"),

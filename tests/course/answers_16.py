@@ -71,6 +71,42 @@ def of_parts(x: Any) -> Any:
     return x * 0.5 + x * x
 
 
+def elu(x: Any) -> Any:
+    small = np.exp(np.minimum(x.data, 0))
+    return type(x)(np.where(x.data > 0, x.data, small - 1), (x,), lambda g: (g * small,), "elu")
+
+
+def mish(x: Any) -> Any:
+    t, s = np.tanh(np.log1p(np.exp(x.data))), sigmoid(x.data)
+    return type(x)(x.data * t, (x,), lambda g: (g * (t + x.data * (1 - t * t) * s),), "mish")
+
+
+def with_rule(rule: Any) -> dict[str, Any]:
+    """SiLU with a rule of its own, which gets the gradient, the input and its sigmoid."""
+
+    def op(x: Any) -> Any:
+        s = sigmoid(x.data)
+        return type(x)(x.data * s, (x,), lambda g: rule(g, x.data, s), "silu")
+
+    return {"op": op, "formula": SILU["formula"]}
+
+
+def all_at_once(images: Any, labels: Any) -> Any:
+    """Every step takes all images; the digits come as a list."""
+    modules, losses, optim, tensor = (
+        import_module(f"{REFERENCE}.{part}") for part in ("modules", "losses", "optim", "tensor")
+    )
+    rng = np.random.default_rng(0)
+    network = modules.Sequential(modules.Linear(64, 32, rng), modules.ReLU(), modules.Linear(32, 10, rng))
+    optimizer = optim.Adam(network.parameters(), lr=0.01)
+    for _ in range(200):
+        loss = losses.cross_entropy(network(tensor.Tensor(images)), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return lambda images: [int(one.argmax()) for one in network(tensor.Tensor(images)).data]
+
+
 SILU = {"op": silu, "formula": lambda x: x * sigmoid(x)}
 SOFTPLUS = {
     "op": lambda x: type(x)(np.log1p(np.exp(x.data)), (x,), lambda g: (g * sigmoid(x.data),), "softplus"),
@@ -78,11 +114,13 @@ SOFTPLUS = {
 }
 
 RIGHT: dict[str, list[Any]] = {
-    "16.1": [learn, nearest],
+    "16.1": [learn, nearest, all_at_once],
     "16.2": [by_heart],
-    "16.3": [FOUND, {number: f"{name}()" for number, name in FOUND.items()}],
-    "16.4": [SILU, SOFTPLUS],
-}
+    "16.3": [FOUND, {number: f"{name}()" for number, name in FOUND.items()},
+             {str(number): f"planted({number}).{name}" for number, name in FOUND.items()}],
+    "16.4": [SILU, SOFTPLUS, {"op": elu, "formula": lambda x: np.where(x > 0, x, np.exp(x) - 1)},
+             {"op": mish, "formula": lambda x: x * np.tanh(np.log1p(np.exp(x)))}],
+}  # fmt: skip
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "16.1": [
@@ -90,6 +128,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda images, labels: learn(images[:100], labels[:100]), "numbers", "of the held out digits are read"),
         (lambda images, labels: labels, "type", "learn has to give a function that reads images, and not a ndarray"),
         (lambda images, labels: lambda new: new @ np.ones((64, 10)), "shape", "it gives the shape (449, 10)"),
+        (lambda images, labels: lambda new: new @ np.ones(64) > 0, "numbers", "of the held out digits are read"),
         (lambda images: images, "raised", "learn(images, labels) raised TypeError"),
         (7, "type", "a function is expected, learn(images, labels)"),
     ],
@@ -109,7 +148,9 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "16.3": [
         (FOUND | {1: "relu"}, "element", "engine 1: the fault is not in 'relu' (4 of 5 are right)"),
         (FOUND | {2: FOUND[3]}, "order", "engine 2: the fault is not in 'unbroadcast', but that of another engine is"),
+        (FOUND | {1: "matmul"}, "order", "engine 1: the fault is not in 'matmul', but that of another engine is"),
         (FOUND | {6: "tanh"}, "type", "a dict is expected"),
+        ({1: "tanh"}, "type", "a dict is expected"),
         (list(FOUND.values()), "type", "a dict is expected"),
         (dict.fromkeys(FOUND), "element", "engine 1: the fault is not in 'None' (0 of 5 are right)"),
     ],
@@ -119,6 +160,10 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
             "factor",
             "the gradient of op is not the slope of formula",
         ),
+        (with_rule(lambda g, x, s: (s + x * s * (1 - s),)), "factor", "the incoming gradient g is missing"),
+        (with_rule(lambda g, x, s: g * (s + x * s * (1 - s))), "type", "has to give a tuple of one gradient"),
+        (with_rule(lambda g, x, s: (g * s,)), "factor", "the gradient of op is not the slope of formula"),
+        ((silu, SILU["formula"]), "type", "a dict with the names op and formula is expected"),
         (SILU | {"formula": sigmoid}, "numbers", "op and formula give different numbers"),
         ({"op": of_parts, "formula": lambda x: x * 0.5 + x * x}, "type", "write it as one op with one rule"),
         (SILU | {"op": lambda x: x.data}, "type", "where a Tensor of mygrad is expected"),

@@ -174,9 +174,10 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (variant("sequence", ("        return scores\n", "")), "type", "an RNN gives None"),
     ],
     "12.6": [
-        (variant("attention", (" * width**-0.5", "")), "row", "attention with shapes (4, 3)"),
-        (variant("attention", ("softmax(scores + future)", "softmax(scores)")), "row", "attention"),
-        (variant("attention", ("-1e9), 1)", "-1e9), 0)")), "numbers", "attention"),
+        (variant("attention", (" * width**-0.5", "")), "factor", "not divided by the root of the width"),
+        (variant("attention", ("softmax(scores + future)", "softmax(scores)")), "element", "nothing is masked"),
+        (variant("attention", ("self.head(self.last(x))", "self.head(x)")), "element", "the last normalization is"),
+        (variant("attention", ("-1e9), 1)", "-1e9), 0)")), "element", "the diagonal is masked, too"),
         (variant("attention", ("self.letter(codes) + self.place(np.arange(codes.shape[1]))", "self.letter(codes)")),
          "zero", "the vectors of the places are missing"),
         (variant("attention", ("q @ transpose(k)", "q @ k")), "raised", "attention"),

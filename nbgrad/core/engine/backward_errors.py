@@ -62,7 +62,8 @@ def without_gradient(data: torch.Tensor) -> RuntimeError:
     else:
         text += (
             "nothing it was computed from has requires_grad=True, or it was cut off on the way, by no_grad(), "
-            "detach(), .data, item(), numpy() or an op that has no gradient, such as argmax, a comparison or long(). "
+            "detach(), .data, item(), numpy(), a gradient without create_graph=True or an op that has no gradient, "
+            "such as argmax, a comparison or long(). "
             "Make the inputs with nbgrad.tensor(..., requires_grad=True)."
         )
         if not differentiable(data.dtype):

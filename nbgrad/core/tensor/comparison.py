@@ -204,6 +204,8 @@ def _of_shapes(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Devia
             return Deviation(
                 "row" if found is _one_row else "shape", translate("{reason}: {said}", reason=text, said=said)
             )
+    if want.numel() and not got.numel():
+        return Deviation("shape", translate("nothing is left, as of a slice that ends at -0: {said}", said=said))
     if got.numel() == 1 and want.numel() > 1:
         return Deviation(
             "shape", translate("it is one number, and one for each element is expected: {said}", said=said)
