@@ -373,7 +373,8 @@ class DiscrepancySearch:
             yield made, ("op", left, right)
         elif mine[0] or theirs[0]:
             first = (parts[0][0] if parts[0] else None, parts[1][0] if parts[1] else None)
-            made = Discrepancy("extra", *first, {}, self.value(left, right), parts=parts, user=one)
+            user = None if one in parts[0] else one  # the last op of a run has none behind it
+            made = Discrepancy("extra", *first, {}, self.value(left, right), parts=parts, user=user)
             yield made, ("extra", min(mine[0], default=-1), min(theirs[0], default=-1))
         else:
             named = {
