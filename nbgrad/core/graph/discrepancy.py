@@ -414,14 +414,14 @@ class DiscrepancySearch:
         return record.full_name or record.run
 
     def _pair_called(self, left: int, right: int) -> tuple[str, str]:
-        """What two tensors are called that take the same place, with numbers if they are called the same."""
+        """The names of two tensors that take the same place, with numbers if the names are equal."""
         mine, theirs = self._called(self.left, left), self._called(self.right, right)
         return (
             (mine, theirs) if mine != theirs else (self._numbered(self.left, left), self._numbered(self.right, right))
         )
 
     def _numbered(self, side: Side, place: int) -> str:
-        """What a tensor is called, and its number among those that are called so, as two ops of one line are."""
+        """The name of a tensor, with its number among those of this name: two ops of one line have one name."""
         record, called = side.records[place], self._called(side, place)
         alike = [at for at in range(len(side.records)) if self._called(side, at) == called]
         what = translate(
