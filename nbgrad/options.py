@@ -128,13 +128,16 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 
 
 def check_file(path: str | os.PathLike[str]) -> None:
-    """Raise a ValueError for an unknown file format, a FileNotFoundError if the folder does not exist."""
+    """Raise a ValueError for an unknown file format, an OSError if the folder does not exist or is a file."""
     suffix_of(path)
     try:
         folder = Path(path).expanduser().parent
     except RuntimeError:
         raise FileNotFoundError(f"{str(path)!r} was not written: there is no such home folder") from None
     if not folder.is_dir():
+        file = next((one for one in (folder, *folder.parents) if one.is_file()), None)
+        if file is not None:
+            raise NotADirectoryError(f"{str(path)!r} was not written: {str(file)!r} is a file and no folder")
         raise FileNotFoundError(
             f"{str(path)!r} was not written: there is no folder {str(folder)!r}. Make it first, with "
             f"pathlib.Path({str(folder)!r}).mkdir(parents=True)"

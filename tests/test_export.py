@@ -183,6 +183,12 @@ def test_a_folder_that_is_not_there_is_named_before_anything_is_drawn(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_in_the_place_of_a_folder_is_named(graph: nbgrad.AutogradGraph, tmp_path: Path) -> None:
+    (tmp_path / "net").write_text("")
+    with pytest.raises(NotADirectoryError, match=r"net' is a file and no folder$"):
+        graph.save(tmp_path / "net" / "run" / "net.svg")
+
+
 def recorded(file: Path, then: Callable[[], Any]) -> nbgrad.Tensor:
     with nbgrad.record(view="none", save=file):
         a = nbgrad.tensor([2.0], requires_grad=True)

@@ -65,7 +65,7 @@ class DrawnGraph(AutogradGraph, KnownFindings):
     def _fill(
         self, parts: list[Part], roots: set[int], names: Mapping[int, str], verdict: EngineVerdict | None
     ) -> None:
-        taken = _Taken(parts, self._notes.graph)
+        taken = _TakenValue(parts, self._notes.graph)
         self._records = [taken.record(place, roots, names) for place in range(len(parts))]
         self.ids = taken.ids
         if taken.ran:
@@ -96,7 +96,7 @@ class DrawnGraph(AutogradGraph, KnownFindings):
         return f"<DrawnGraph {self.name!r}: {ops} ops>"
 
 
-class _Taken:
+class _TakenValue:
     """The numbers of parts, and the records that are made of them.
 
     Attributes:

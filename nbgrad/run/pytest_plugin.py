@@ -158,7 +158,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if wish is not None:
             item.stash[_RECORDED] = RecordedTest(item, wish)
     except ValueError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None  # a report would show the cause, too
 
 
 def _wish(item: pytest.Function) -> Wish | None:

@@ -14,7 +14,7 @@ from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import State, current, set_state, unwound
 from nbgrad.core.no_gc import uncollected
-from nbgrad.core.recorder.switches import follows, unfollow_to
+from nbgrad.core.recorder.switches import begin_to_rest, follow, follows, stop_resting, unfollow, unfollow_to
 from nbgrad.recording import record
 from nbgrad.run.guard import guarded, inside
 from nbgrad.run.terminal import StatusLine
@@ -89,14 +89,21 @@ class ProgramRecording(pacing.Pacer):
         self.others = OtherThreads()
         self._then, self._home, self._steps, self._line = then, home, steps, line
         self._before: tuple[State, int] | None = None
+        self._began = perf_counter()
+        pacing.add_elsewhere(self.others)
+
+    def await_begin(self) -> None:
+        """Notice the backwards of other threads from now on: the thread that is to be recorded may wait for them."""
+        thread = follow()
+        begin_to_rest(id(self))
+        unfollow(thread)
 
     def begin(self) -> None:
         """Record this thread from now on."""
         self._before = current(), follows()
         self._recording.__enter__()
+        stop_resting(id(self))
         pacing.add(self)
-        pacing.add_elsewhere(self.others)
-        self._began = perf_counter()
 
     def leave(self) -> None:
         """Record no more; the graph stays open until ``close``."""
@@ -117,6 +124,7 @@ class ProgramRecording(pacing.Pacer):
 
     def _unpaced(self) -> None:
         self.over = True
+        stop_resting(id(self))
         pacing.remove(self)
         pacing.remove_elsewhere(self.others)
 

@@ -47,9 +47,7 @@ def _page(file: Path, output: str | None) -> Path:
         OSError: there is no such file, or the page cannot be written.
         ValueError: a file of this kind has no graph that can be shown.
     """
-    if not file.exists():
-        raise FileNotFoundError(f"there is no file {str(file)!r}")
-    if file.suffix.lower() in PAGES:
+    if file.suffix.lower() in PAGES and file.exists():
         if output is not None:
             raise ValueError(f"{str(file)!r} is a page or a picture already: --output is for a .nbgrad file")
         return file
@@ -70,6 +68,8 @@ def saved_graph(path: str | Path) -> "SavedGraph":
     """
     from nbgrad.run.files import SavedRun, load
 
+    if not Path(path).expanduser().exists():
+        raise FileNotFoundError(f"there is no file {str(path)!r}")
     graph = load(path)
     if isinstance(graph, SavedRun):
         raise ValueError(f"{str(path)!r} is a folder of {len(graph)} graphs: name the file of one of them")

@@ -105,6 +105,7 @@ class WatchedProgram:
         if current_thread() is main_thread():
             begin()
         else:
+            made.await_begin()
             in_main_thread(partial(guarded, begin, self._line))
 
     def _abandon(self) -> None:

@@ -12,6 +12,7 @@ from nbgrad import nn
 from nbgrad.core.graph.comparison import Comparison
 from nbgrad.core.graph.custom_overlay import names_of
 from nbgrad.core.graph.graph import AutogradGraph
+from tests.core.planted import compared, data, w
 
 compare: Any = nbgrad.compare  # the tests know that what they look up is there
 
@@ -322,3 +323,24 @@ def test_a_module_in_which_nothing_differs_is_folded_and_the_first_op_is_marked(
     marked = [node["op"] for node in outline.description["nodes"] if "≠ first difference" in node["label"]]
     assert marked == ["leaky_relu", "leaky_relu"]
     assert outline.description["problems"][0]["text"].endswith("negative_slope 0.1 | 0.3")
+
+
+def test_two_ops_of_one_line_that_are_swapped_are_told_apart() -> None:
+    def gated(port: bool) -> Any:
+        gate, up = [data(5, 6) @ w(6, 8, seed=seed) for seed in (3, 4)]
+        if port:
+            gate, up = up, gate
+        return torch.nn.functional.silu(gate) * up
+
+    head = str(compared(gated)).splitlines()[1]
+    mine, theirs = head.split(" | ")
+    assert mine.startswith("first difference: silu, input matmul (1 of 2) at ")
+    assert theirs.startswith("matmul (2 of 2) at ")
+
+
+def test_an_op_that_is_only_at_the_end_of_one_run_is_before_no_other() -> None:
+    def divergence(port: bool) -> Any:
+        scores, target = w(4, 6).log_softmax(-1), data(4, 6).softmax(-1)
+        return torch.nn.functional.kl_div(scores, target, reduction="sum" if port else "batchmean")
+
+    assert str(compared(divergence)).splitlines()[1] == "first difference: div (loss) only in reference"

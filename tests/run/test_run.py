@@ -201,6 +201,22 @@ def test_a_forked_child_writes_nothing_and_a_thread_is_not_recorded(tmp_path: Pa
     assert "forks.py:9. They are not recorded, because nbgrad run follows the main thread. Train there, " in told
 
 
+@pytest.mark.rotated(6)
+def test_a_thread_that_imports_torch_itself_and_trains_is_named(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text(
+        "import threading\n"
+        "def work():\n    import torch\n    w = torch.ones(2, requires_grad=True)\n"
+        "    for _ in range(3):\n        (w * w).sum().backward()\n"
+        "thread = threading.Thread(target=work, name='trainer')\nthread.start()\nthread.join()\n"
+    )
+    result = nbgrad("run", "late.py", cwd=tmp_path)
+    assert result.returncode == 0
+    _, told, *_ = report_of(result)
+    assert told.startswith(
+        "  nothing was recorded in the main thread. The thread trainer ran 3 backwards, at late.py:6."
+    )
+
+
 LOADERS = """
 import torch
 from torch.utils.data import DataLoader, TensorDataset

@@ -572,3 +572,17 @@ print(*graph.findings(), sep="\\n")
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("NaN begins here, in the forward of log: log of a negative number")
+
+
+def test_a_loss_that_is_nan_in_a_backward_that_is_not_recorded_is_found() -> None:
+    net = torch.nn.Linear(4, 1)
+    with nbgrad.AutogradGraph(every=10) as graph:
+        for step in range(40):
+            loss = net(ROWS).square().mean() * (float("nan") if step == 24 else 1.0)
+            loss.backward()
+            net.zero_grad()
+    assert graph.recorded < graph.backwards
+    [found] = [one for one in graph.findings() if one.kind == "nan"]
+    assert found.text.startswith("The loss of backward 25 at ")
+    assert found.place == graph.losses[24].place
+    assert "40 losses, of which 1 holds NaN or Inf" in str(graph.checkup())

@@ -10,6 +10,7 @@ from typing import Any
 from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.counterparts import Counterparts, Side
 from nbgrad.core.graph.distance import Distance, distance, gradient_of, noise_of
+from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Described, Input, Record
 from nbgrad.core.translation import message, translate
 
@@ -373,12 +374,11 @@ class DiscrepancySearch:
             yield made, ("op", left, right)
         elif mine[0] or theirs[0]:
             first = (parts[0][0] if parts[0] else None, parts[1][0] if parts[1] else None)
-            made = Discrepancy("extra", *first, {}, self.value(left, right), parts=parts, user=one)
+            user = None if one in parts[0] else one  # the last op of a run has none behind it
+            made = Discrepancy("extra", *first, {}, self.value(left, right), parts=parts, user=user)
             yield made, ("extra", min(mine[0], default=-1), min(theirs[0], default=-1))
         else:
-            named = {
-                self._input_name(left, a): (self._called(self.left, a), self._called(self.right, b)) for a, b in wrong
-            }
+            named = {self._input_name(left, a): self._pair_called(a, b) for a, b in wrong}
             made = Discrepancy(
                 "op", one, other, named, self.value(left, right), note=translate("it takes another tensor")
             )
@@ -412,6 +412,27 @@ class DiscrepancySearch:
     def _called(self, side: Side, place: int) -> str:
         record = side.records[place]
         return record.full_name or record.run
+
+    def _pair_called(self, left: int, right: int) -> tuple[str, str]:
+        """The names of two tensors that take the same place, with numbers if the names are equal."""
+        mine, theirs = self._called(self.left, left), self._called(self.right, right)
+        return (
+            (mine, theirs) if mine != theirs else (self._numbered(self.left, left), self._numbered(self.right, right))
+        )
+
+    def _numbered(self, side: Side, place: int) -> str:
+        """The name of a tensor, with its number among those of this name: two ops of one line have one name."""
+        record, called = side.records[place], self._called(side, place)
+        alike = [at for at in range(len(side.records)) if self._called(side, at) == called]
+        what = translate(
+            "{what} ({number} of {count})",
+            what=record.full_name or record.kind_or_op,
+            number=alike.index(place) + 1,
+            count=len(alike),
+        )
+        if record.full_name or record.place is None:
+            return what
+        return translate("{what} at {where}", what=what, where=place_text(record.place, record.earlier or ""))
 
     def lacking(self) -> tuple[list[Record], list[Record]]:
         """The ops of each side without a counterpart before results that differ: not those inside of an equal op."""

@@ -114,13 +114,13 @@ def _errors(case: Examination) -> Looked:
 
 
 def _finite(case: Examination) -> Looked:
-    records, frames = case.records, case.frames
+    records = case.records
     values = [one.value for one in records if one.value is not None]
     gradients = [one.gradient for one in records if one.gradient is not None]
     if not values and not gradients:
         return "", translate("no value and no gradient was kept")
     bad = sum(1 for one in (*values, *gradients) if not _is_finite(one))
-    losses = [frame.loss for frame in frames if frame.loss is not None]
+    losses = [one.value for one in case.all_losses if one.value is not None]
     parts = [counted(len(values), "value"), counted(len(gradients), "gradient")]
     parts += [counted(len(losses), "loss")] if losses else []
     bad += sum(not isfinite(loss) for loss in losses)

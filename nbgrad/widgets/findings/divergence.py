@@ -3,9 +3,10 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
-from math import isfinite
+from math import isfinite, isnan
 
 from nbgrad.core.engine.node import raw_of
+from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.first_bad import FirstBad
 from nbgrad.core.graph.history import HistoryFrame
 from nbgrad.core.graph.losses import BackwardLoss
@@ -43,6 +44,22 @@ ALL = "%%autograd --every 1"
 
 STOP = message("nbgrad.detect_anomaly(), or %%autograd --anomaly, stops at the op that made it.")
 """The advice that finds the op of an earlier backward."""
+
+
+def passing(losses: Sequence[BackwardLoss]) -> list[Finding]:
+    """The finding about a loss that was NaN in a backward that was not recorded, after which all is finite again."""
+    lost = next((one for one in losses if one.value is not None and isnan(one.value)), None)
+    if lost is None:
+        return []
+    text = translate(
+        "The loss of backward {number:,} at {place} was nan, and the last backward is finite. {ALL} records each "
+        "backward. {STOP}",
+        number=lost.number,
+        place=place_text(lost.place),
+        ALL=ALL,
+        STOP=translate(STOP),
+    )
+    return [Finding("nan", text, ALL, place=lost.place)]
 
 
 def spoiled(
