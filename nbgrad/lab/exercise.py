@@ -119,7 +119,7 @@ def of_lesson(lesson: int) -> dict[str, Exercise]:
     """The exercises of a lesson, by number; empty where it has none."""
     name = f"nbgrad.lab.lesson_{lesson:02}"
     found = {} if find_spec(name) is None else {one.number: one for one in import_module(name).EXERCISES}
-    engine = import_module("nbgrad.lab.engine_checks").EXERCISES if found else ()
+    engine = import_module("nbgrad.lab.engine_exercises").EXERCISES if found else ()
     found |= {one.number: one for one in engine if one.number.partition(".")[0] == str(lesson)}
     found |= {number: one for number, one in _added.items() if number.partition(".")[0] == str(lesson)}
     return dict(sorted(found.items(), key=lambda one: _order(one[0])))

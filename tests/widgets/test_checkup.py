@@ -127,7 +127,7 @@ def test_errors(lib: Any) -> None:
 
 
 def test_finite_numbers(lib: Any) -> None:
-    assert looked(trained(lib), "finite numbers").endswith("gradients, of which none hold NaN or Inf")
+    assert looked(trained(lib), "finite numbers").endswith("gradients and 1 loss, of which none hold NaN or Inf")
     assert "and 5 losses" in looked(trained(lib, steps=5), "finite numbers")
     assert unjudged(empty(), "finite numbers") == "no value and no gradient was kept"
     bad = trained(lib, scale=float("nan")).checkup()["finite numbers"]
