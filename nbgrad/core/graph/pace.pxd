@@ -37,7 +37,7 @@ cdef class Pace(Pacer):
     cdef object _mark(self, root)
     cpdef object take_over(self)
     @cython.locals(many=Py_ssize_t)
-    cdef Py_ssize_t _ahead(self, double seconds) except -1
+    cdef Py_ssize_t _ahead(self, double seconds) except? -1
     @cython.locals(now=double, seconds=double, last=bint)
     cdef object _step_ended(self)
     cdef object _measure(self, double seconds)
@@ -51,5 +51,5 @@ cdef class Foresight:
     cdef Py_ssize_t _blind
     cdef Py_ssize_t _counted
     cdef Py_ssize_t _length
-    cdef Py_ssize_t sure(self, Py_ssize_t steps) except -1
+    cdef Py_ssize_t sure(self, Py_ssize_t steps) except? -1
     cdef bint is_last(self, Py_ssize_t steps, double seconds) except -1

@@ -273,10 +273,10 @@ class Pace(Pacer):
             return 0
         many = min(self._foresight.sure(self._steps) - 1, _QUIET - 1, int(_AT_ONCE / seconds))
         if self.every is not None:
-            return min(many, self.every - self._steps % self.every - 1)
+            return max(min(many, self.every - self._steps % self.every - 1), 0)
         if self._spent + self._more < _FREE:
             many = min(many, int(_THINNED * self._last) - self._steps)
-        return min(many, int((self._due - self._since) / seconds))
+        return max(min(many, int((self._due - self._since) / seconds)), 0)
 
     def _many(self) -> int:
         """How many steps are recorded together."""
