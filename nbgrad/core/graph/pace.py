@@ -57,10 +57,10 @@ _SHORT = 1e-3
 at the variables takes up to 20 microseconds."""
 
 _AT_ONCE = 0.01
-"""Steps of so many seconds together are looked at at once."""
+"""Short steps are looked at together, those of this time: in seconds."""
 
 _QUIET = 8
-"""So many steps are looked at at once, if they are short."""
+"""At most this many steps are looked at together."""
 
 _BLIND = 64
 """If the rounds of a loop are not known, they are looked for again after 1, 2, 4 ... and at most so many steps."""
@@ -108,7 +108,7 @@ class Pace(Pacer):
         self._optimizers: dict[int, int] = {}  # by the number of the line of the step, that of the last backward
         self._optimizer = 0  # Python's ``id()`` of the one that stepped last
         self._seen: set[int] = set()  # those that have stepped in this step of the loop
-        self._quiet = 0  # so many steps may end before anything is decided
+        self._quiet = 0  # the number of coming steps at whose end nothing is decided
         self._passed: list[tuple[Any, tuple[Place, Place]]] = []  # the loss and the lines of each backward in these
         self._ended = 0  # how many steps have ended since ``_since``
         self._left = FIRST if every is None else 2  # how many more are to be recorded
@@ -268,15 +268,17 @@ class Pace(Pacer):
         self._quiet = self._ahead(seconds) if self.rests and len(self._optimizers) == 1 else 0
 
     def _ahead(self, seconds: float) -> int:
-        """How many steps of so many ``seconds`` each may end before anything is decided."""
+        """The number of coming steps at whose end nothing has to be decided; a step takes ``seconds``."""
         if self._steps - self._last <= _AFTER or len(self._plain) < _PLAIN:
             return 0
         many = min(self._foresight.sure(self._steps) - 1, _QUIET - 1, int(_AT_ONCE / seconds))
         if self.every is not None:
-            return max(min(many, self.every - self._steps % self.every - 1), 0)
-        if self._spent + self._more < _FREE:
-            many = min(many, int(_THINNED * self._last) - self._steps)
-        return max(min(many, int((self._due - self._since) / seconds)), 0)
+            many = min(many, self.every - self._steps % self.every - 1)
+        else:
+            many = min(many, int((self._due - self._since) / seconds))
+            if self._spent + self._more < _FREE:
+                many = min(many, int(_THINNED * self._last) - self._steps)
+        return max(many, 0)
 
     def _many(self) -> int:
         """How many steps are recorded together."""
@@ -352,7 +354,7 @@ class Foresight:
         self._length = 0  # how many they were the last time
 
     def sure(self, steps: int) -> int:
-        """After so many ``steps``, how many more it takes until the variables are looked at again."""
+        """The number of steps until the variables are looked at again, after ``steps`` of them."""
         return max(self._next - steps, 0)
 
     def is_last(self, steps: int, seconds: float) -> bool:

@@ -306,7 +306,7 @@ def arguments_of(name: str, tensors: list[Any], settings: dict[str, Any]) -> tup
     form = next((form for form in _forms(name) if settings.keys() <= set(_names(form))), None)
     if form is not None:
         for one in form:
-            if not one.place or (one.name not in left and not (one.one and more)):
+            if not one.positional or (one.name not in left and not (one.tensor and more)):
                 break
             args.append(left.pop(one.name) if one.name in left else more.pop(0))
         return [*args, *more], left
@@ -326,9 +326,9 @@ class _SchemaArgument(NamedTuple):
     """An argument of a form of one of torch's functions: whether it is a tensor or a list of them, and has a place."""
 
     name: str
-    one: bool
-    many: bool
-    place: bool
+    tensor: bool
+    tensors: bool
+    positional: bool
 
 
 def _names(form: tuple[_SchemaArgument, ...]) -> tuple[str, ...]:
@@ -341,11 +341,11 @@ def _takes(form: tuple[_SchemaArgument, ...], args: tuple[Any, ...], kwargs: dic
         return False
     for one, value in zip(form, args, strict=False):
         if isinstance(value, Tensor):
-            fits = one.one
+            fits = one.tensor
         elif tensors_in(value):
-            fits = one.many
+            fits = one.tensors
         else:
-            fits = value is None or not (one.one or (one.many and value != []))
+            fits = value is None or not (one.tensor or (one.tensors and value != []))
         if not fits:
             return False
     return True

@@ -107,7 +107,7 @@ const length = (text: string): number => [...text].reduce((sum, letter) => sum +
 /** The line of a short box: the shape, or the number where there is no shape. */
 const shapeLine = ({ label, numbers }: Pick<GraphNode, "label" | "numbers">): number => Math.max(1, (numbers[0] ?? label.length) - 1);
 
-/** A text of at most so many letters. */
+/** A text, cut after a number of letters. */
 export const cut = (text: string, letters: number): string => (text.length > letters ? `${text.slice(0, Math.max(1, letters - 1))}…` : text);
 
 /** The same in the middle: names differ at both ends. */
