@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.torch_reads import (
     FEW,
     SAMPLE,
+    number_of,
     numbers_of,
     plain_numbers,
     plain_read,
@@ -100,6 +102,38 @@ def test_a_tensor_is_read_as_plain_python_reads_it(name: str) -> None:
         assert found == answer(plain_read, tensor, numbers)
         assert found is RuntimeError or type(found[0]) is torch.Size
     assert answer(numbers_of, tensor) == answer(plain_numbers, tensor)
+
+
+NUMBERS: dict[str, Callable[[], torch.Tensor]] = {
+    **{str(one): lambda one=one: torch.tensor(1 / 3).to(one) for one in DTYPES[:3]},  # type: ignore[misc]
+    "of float32": lambda: torch.tensor(1 / 3),
+    "not finite": lambda: torch.tensor(float("-inf")),
+    "the smallest": lambda: torch.tensor(2**-24, dtype=torch.float16),
+    "a matrix of one number": lambda: torch.rand(1, 1, 1),
+    "with a gradient": lambda: torch.rand(3, requires_grad=True).sum(),
+    "a parameter": lambda: torch.nn.Parameter(torch.rand(1)),
+}
+
+
+@pytest.mark.skipif(not compiled(), reason="plain Python cannot read the memory")
+@pytest.mark.parametrize("name", NUMBERS)
+def test_the_number_of_a_tensor_is_read_from_its_memory(name: str) -> None:
+    tensor = NUMBERS[name]()
+    assert number_of(tensor) == tensor.item()
+
+
+@pytest.mark.filterwarnings("ignore")  # as above
+@pytest.mark.parametrize("name", sorted(TENSORS.keys() - {"1 elements", "0 dimensions", "2 dimensions"}))
+def test_other_tensors_have_no_such_number(name: str) -> None:
+    tensor = TENSORS[name]()
+    if tensor.is_nested or tensor.numel() != 1:
+        assert number_of(tensor) is None
+
+
+@pytest.mark.parametrize("make", [torch._neg_view, torch.Tensor.view_as, torch.Tensor.conj, torch.Tensor.to_sparse])
+def test_a_number_that_memory_alone_does_not_tell_is_not_read(make: Callable[..., torch.Tensor]) -> None:
+    one = torch.ones(1, dtype=torch.complex64 if make is torch.Tensor.conj else torch.float32)
+    assert number_of(make(one, one) if make is torch.Tensor.view_as else make(one)) is None
 
 
 def test_numbers_are_a_copy() -> None:

@@ -1,5 +1,6 @@
 """Paced recording: which steps of a loop are recorded, and what a graph knows of the others."""
 
+import contextvars
 import gc
 import threading
 from collections.abc import Callable, Iterator
@@ -101,7 +102,7 @@ def test_the_first_steps_are_recorded_and_then_as_many_as_the_cost_allows(
             loop.step()
     assert numbers(graph)[:4] == [1, 2, 3, 4]
     spent = 0.5 * graph.recorded / 1000
-    assert 0.04 < spent <= 0.05 + 4 * 0.5 / 1000  # the rest is for the end of the graph
+    assert 0.03 < spent <= 0.04 + 4 * 0.5 / 1000  # the rest is for the end of the graph
 
 
 class Clock:
@@ -135,8 +136,8 @@ def counted_rounds(loop: Loop, after: Callable[[], None]) -> None:
 
 def shuffled_batches(loop: Loop, after: Callable[[], None]) -> None:
     loader = torch.utils.data.DataLoader(torch.arange(3.0), shuffle=True)  # type: ignore[arg-type]  # has items
-    for _ in range(67):
-        for _ in loader:
+    for _epoch in range(67):  # a name of its own: its value says which round runs
+        for _batch in loader:
             loop.step()
             after()
 
@@ -524,6 +525,95 @@ def test_a_graph_that_opens_while_another_rests(loop: Loop) -> None:
     assert (inner.backwards, inner.recorded) == (1, 1)
     assert outer.backwards == 14
     assert numbers(outer) == [1, 2, 5, 11, 14]
+
+
+class Again(torch.autograd.Function):
+    """Runs a backward of its own inside of the backward, as a checkpoint does."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            (torch.ones(1, requires_grad=True) * 2).sum().backward()
+        return gradient
+
+
+def quick_rounds(loop: Loop, after: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> AutogradGraph:
+    """A graph of 60 quick steps. ``after`` each one that no decision follows, it is called with the steps by then."""
+    clock = Clock(plain=1e-4, more=1e-2)
+    monkeypatch.setattr("nbgrad.core.graph.pace.perf_counter", clock)
+    with AutogradGraph(every=None) as graph:
+        for at in range(60):
+            clock.passes(graph)
+            loop.step()
+            if pacing.passing() is not None:
+                after(at + 1)
+    return graph
+
+
+def test_what_happens_between_quick_steps_is_no_part_of_them(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, seen = Loop(ours=False), list[int]()
+
+    def after(steps: int) -> None:
+        seen.append(steps)
+        thread = threading.Thread(target=other.step)
+        thread.start()
+        thread.join()
+        contextvars.Context().run(other.step)  # a task that began before the graph
+        torch.func.vmap(torch.func.grad(lambda one: one * one))(torch.ones(3))
+
+    graph = quick_rounds(loop, after, monkeypatch)
+    assert len(seen) > 20
+    assert (graph.backwards, graph.pace.steps, len(graph.losses)) == (60, 60, 60)
+    assert graph.fault is None
+
+
+def test_a_backward_inside_of_a_quick_one_is_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nested(Loop):
+        def loss(self) -> Any:
+            return Again.apply(super().loss())
+
+    seen: list[int] = []
+    graph = quick_rounds(Nested(ours=False), seen.append, monkeypatch)
+    assert len(seen) > 20
+    assert (graph.backwards, graph.pace.steps) == (60, 60)
+    assert all(one.value is not None and one.value != 2 for one in graph.losses)
+
+
+def test_another_optimizer_ends_the_quick_steps(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, seen = Loop(loop.lib is nbgrad), list[int]()
+
+    def after(steps: int) -> None:
+        if not seen:
+            other.step()
+        seen.append(steps)
+
+    graph = quick_rounds(loop, after, monkeypatch)
+    assert seen
+    assert graph.backwards == len(graph.losses) == 61
+    assert graph.pace.steps in (60, 61)  # a new line belongs to the step before it
+    assert graph.fault is None
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(), (1, 1)])
+def test_the_loss_of_a_quick_step_is_a_number(
+    kind: torch.dtype, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Typed(Loop):
+        def loss(self) -> Any:
+            return (super().loss() + 1 / 3).to(kind).reshape(shape)
+
+        def step(self, factor: float = 1.0) -> None:
+            found.append(self.loss().item())
+            super().step(factor)
+
+    found: list[float] = []
+    graph = quick_rounds(Typed(ours=False), lambda _: None, monkeypatch)
+    assert [one.value for one in graph.losses] == found
 
 
 def test_a_thread_of_its_own_is_not_counted() -> None:

@@ -15,7 +15,7 @@ from torch import nn
 import nbgrad
 from nbgrad.core.engine.state import current
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.recorder.patches import Patch
+from nbgrad.core.recorder.patches import Patch, set_method
 from tests.recorder.test_torch_recording import replaced
 
 MODULE: Any = nn.Module
@@ -31,6 +31,47 @@ def _untouched() -> Iterator[None]:
 
 def ops(graph: AutogradGraph) -> list[str]:
     return [record.op.name for record in graph.records if record.op is not None]
+
+
+def test_a_method_is_replaced_as_python_does_it() -> None:
+    """Also where subclasses have looked it up, and where a slot of C's changes."""
+
+    class Base:
+        def __call__(self) -> int:
+            return 1
+
+        __hash__ = object.__hash__
+
+    class Own(Base):
+        pass
+
+    base, one = Base, Own()
+    call, changed = Base.__call__, (lambda _: 2)
+    for _ in range(3):
+        assert [(one(), hash(one)) for _ in range(20)] == [(1, object.__hash__(one))] * 20
+        set_method(base, "__call__", changed), set_method(base, "__hash__", changed)
+        assert [(one(), hash(one)) for _ in range(20)] == [(2, 2)] * 20
+        set_method(base, "__call__", call), set_method(base, "__hash__", object.__hash__)
+    set_method(base, "added", changed)
+    assert one.added() == 2  # type: ignore[attr-defined]
+
+
+def test_a_class_with_a_say_in_it_is_asked() -> None:
+    class Meta(type):
+        def __setattr__(cls, name: str, value: Any) -> None:
+            seen.append(name)
+            super().__setattr__(name, value)
+
+    class Base(metaclass=Meta):
+        def call(self) -> int:
+            return 1
+
+    seen: list[str] = []
+    patch = Patch(Base, "call", lambda run: lambda self: run(self) + 1)
+    patch.install()
+    assert (Base().call(), seen) == (2, ["call"])
+    patch.put_back()
+    assert (Base().call(), seen) == (1, ["call", "call"])
 
 
 def test_a_call_that_was_taken_in_a_graph_works_after_it_and_in_the_next() -> None:

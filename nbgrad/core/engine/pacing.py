@@ -4,12 +4,74 @@ A graph need not record every step of a loop. While it rests, no observer is not
 two events alone, so a step in between takes as long as without a graph.
 """
 
+from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any
 
 import torch
 
 from nbgrad.core.backend.function_mode import is_heard, muted, traced
+from nbgrad.core.engine.call_site import places
+from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.torch_reads import number_of
+
+_Tensor = torch.Tensor
+_functorch_level: Callable[[], Any] = torch._C._functorch.maybe_current_level
+
+
+class Stretch:
+    """Steps of a loop at whose end nothing has to be decided. Of each backward the loss and the lines are kept.
+
+    A step of a small network takes a millisecond, in which its numbers push all else out of the processor's caches. So
+    the few lines that each such step runs take longer than they look, and they stand together here.
+
+    Attributes:
+        left: how many steps are to come.
+        ended: how many have ended.
+        optimizer: Python's ``id()`` of the one that makes these steps. A step of another one ends the stretch.
+        passed: the loss and the lines of each backward, as ``number_in`` and ``places`` give them.
+    """
+
+    __slots__ = ("_runs", "ended", "left", "optimizer", "passed")
+
+    def __init__(self) -> None:
+        self.left = self.ended = self.optimizer = 0
+        self.passed: list[tuple[Any, tuple[Place, Place]]] = []
+        self._runs = False
+
+    def ran(self, run: Callable[..., Any], roots: tuple[Any, ...], args: tuple[Any, ...], kwargs: Any) -> Any:
+        """Run torch's backward, ``run(roots, *args, **kwargs)``, and note it. One that it calls itself is part of it."""
+        if self._runs:
+            return run(roots, *args, **kwargs)
+        self._runs = True
+        try:
+            result = run(roots, *args, **kwargs)
+        finally:
+            self._runs = False
+        root = roots[0]
+        number = number_of(root) if len(roots) == 1 and type(root) is _Tensor else None
+        if number is not None:  # a tensor of a transform or a tracer has none in its memory
+            self.passed.append((number, places()))
+        elif is_the_programs():
+            self.note(roots)
+        return result
+
+    def note(self, roots: tuple[Any, ...]) -> None:
+        """A backward from ``roots`` has ended."""
+        self.passed.append((number_in(roots[0]) if len(roots) == 1 else None, places()))
+
+    def stepped(self, optimizer: Any) -> bool:
+        """Count a step that has ended; return whether ``optimizer`` makes those of this stretch."""
+        if id(optimizer) != self.optimizer:
+            return False
+        self.left -= 1
+        self.ended += 1
+        return True
+
+
+def is_the_programs() -> bool:
+    """Whether a backward that runs here is one of the program, and not one that a transform or a compiler traces."""
+    return _functorch_level() is None and not traced()
 
 
 class Pacer:
@@ -30,15 +92,29 @@ class Pacer:
     def step_ended(self, optimizer: Any) -> None:
         """That of ``optimizer`` has ended."""
 
+    def passing(self) -> Stretch | None:
+        """The stretch that the loop passes now. If there is one, it is notified of each event alone."""
+        return None
+
 
 _PACERS: ContextVar[tuple[Pacer, ...]] = ContextVar("nbgrad_pacers", default=())
+_here = _PACERS.get
 _ELSEWHERE: list[Pacer] = []
 """Those that are notified of events in threads and tasks that have no pacer."""
 
 
 def pacers() -> tuple[Pacer, ...]:
     """Those that are notified in this thread or task."""
-    return _PACERS.get() or tuple(_ELSEWHERE)
+    return _here() or tuple(_ELSEWHERE)
+
+
+def passing() -> Stretch | None:
+    """The stretch that the loop of this thread or task passes now. Others must not wait for its events."""
+    here = _here()
+    if len(here) != 1:
+        return None
+    pacer: Pacer = here[0]
+    return pacer.passing()
 
 
 def add_elsewhere(pacer: Pacer) -> None:
@@ -53,17 +129,17 @@ def remove_elsewhere(pacer: Pacer) -> None:
 
 def add(pacer: Pacer) -> Token[tuple[Pacer, ...]]:
     """Notify ``pacer`` of the events of this thread or task, until ``remove``."""
-    return _PACERS.set((*_PACERS.get(), pacer))
+    return _PACERS.set((*_here(), pacer))
 
 
 def remove(pacer: Pacer) -> None:
     """Notify ``pacer`` no more."""
-    _PACERS.set(tuple([one for one in _PACERS.get() if one is not pacer]))
+    _PACERS.set(tuple([one for one in _here() if one is not pacer]))
 
 
 def backward_ended(roots: tuple[Any, ...], accumulates: bool, differentiable: bool) -> None:
     """Notify all of a backward that no other one has called."""
-    for one in pacers():
+    for one in pacers() if is_the_programs() else ():
         one.backward_ended(roots, accumulates, differentiable)
 
 
@@ -81,7 +157,7 @@ def step_ended(optimizer: Any) -> None:
 
 def number_in(tensor: Any) -> float | torch.Tensor | None:
     """The number in ``tensor``, if it has one; a tensor of its own where reading it would be to wait for a device."""
-    if type(tensor) is not torch.Tensor or traced():
+    if type(tensor) is not _Tensor:
         return None
     return _unheard_number_in(tensor) if is_heard() else _number_in(tensor)
 

@@ -196,6 +196,40 @@ static PyObject *tensor_numbers(PyObject *tensor) {
     return tensor_numbers_at(tensor, &look);
 }
 
+/* The number of a tensor on the CPU that has one, if it is real and no view; else None. No mode of torch's notices. */
+static PyObject *tensor_number(PyObject *tensor) {
+    tensor_look look;
+    if (!tensor_looked(tensor, &look)) Py_RETURN_NONE;
+    if (look.device.type != 1 || look.data == NULL || look.element.lanes != 1) Py_RETURN_NONE;
+    for (int at = 0; at < look.ndim; at++) if (look.shape[at] != 1) Py_RETURN_NONE;
+    PyObject *base = tensor_base(tensor);  /* a view may be marked to be read with the sign turned */
+    if (base == NULL) return NULL;
+    Py_DECREF(base);
+    if (base != Py_None) Py_RETURN_NONE;
+    const char *at = (const char *)look.data + look.byte_offset;
+    double number;
+    float single;
+    uint16_t half;
+    if (look.element.code == 2 && look.element.bits == 64) {
+        memcpy(&number, at, sizeof number);
+    } else if (look.element.code == 2 && look.element.bits == 32) {
+        memcpy(&single, at, sizeof single);
+        number = single;
+    } else if (look.element.code == 2 && look.element.bits == 16) {
+        memcpy(&half, at, sizeof half);
+        const char low_first[2] = {(char)(half & 255), (char)(half >> 8)};
+        number = PyFloat_Unpack2(low_first, 1);
+    } else if (look.element.code == 4 && look.element.bits == 16) {  /* the upper half of a float32 */
+        memcpy(&half, at, sizeof half);
+        const uint32_t bits = (uint32_t)half << 16;
+        memcpy(&single, &bits, sizeof single);
+        number = single;
+    } else {
+        Py_RETURN_NONE;
+    }
+    return PyFloat_FromDouble(number);
+}
+
 #define TENSOR_SAMPLE 64  /* SAMPLE in torch_reads.py */
 #define TENSOR_GOLDEN 0.6180339887498949
 

@@ -76,6 +76,10 @@ cdef extern from "torch_reads.h":
             return tensor_numbers(self)
 
         @property
+        cdef inline object number(self):
+            return tensor_number(self)
+
+        @property
         cdef inline object sample(self):
             return tensor_sample(self)
 
@@ -90,6 +94,7 @@ cdef extern from "torch_reads.h":
     object node_metadata(AnyNode node)
     object node_next_functions(AnyNode node)
     object tensor_numbers(Tensor tensor)
+    object tensor_number(Tensor tensor)
     object tensor_sample(Tensor tensor)
     tuple tensor_facts(Tensor tensor)
     tuple tensor_facts_and_numbers(Tensor tensor)
@@ -113,4 +118,5 @@ cdef bint _COMPILED
 
 cpdef tuple read_tensor(Tensor tensor, bint numbers)
 cpdef object numbers_of(Tensor tensor)
+cpdef object number_of(Tensor tensor)
 cpdef object sample_of(Tensor tensor)

@@ -45,6 +45,15 @@ def numbers_of(tensor: torch.Tensor) -> bytes | None:
     return read.numbers if _COMPILED else plain_numbers(tensor)
 
 
+def number_of(tensor: torch.Tensor) -> float | None:
+    """The number in the memory of a tensor of floats on the CPU that has one; no mode of torch's notices.
+
+    None for any other tensor, and in plain Python, which cannot read it without a call of torch.
+    """
+    read: Any = tensor
+    return read.number if _COMPILED else None
+
+
 def sample_of(tensor: torch.Tensor) -> bytes | None:
     """A copy of ``SAMPLE`` numbers of a larger tensor of floats on the CPU; None for any other tensor.
 

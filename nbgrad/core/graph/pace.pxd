@@ -1,6 +1,6 @@
 cimport cython
 from nbgrad.core.engine.call_site cimport CallSites, places
-from nbgrad.core.engine.pacing cimport Pacer
+from nbgrad.core.engine.pacing cimport Pacer, Stretch
 from nbgrad.core.engine.state cimport State
 from nbgrad.core.graph.losses cimport LossRecorder
 
@@ -9,10 +9,7 @@ cdef class Pace(Pacer):
     cdef public object every
     cdef public double cost
     cdef LossRecorder _losses
-    cdef Py_ssize_t _optimizer
-    cdef Py_ssize_t _quiet
-    cdef Py_ssize_t _ended
-    cdef list _passed
+    cdef Stretch _stretch
     cdef Py_ssize_t _steps
     cdef Py_ssize_t _backwards
     cdef bint _stepping
@@ -34,11 +31,12 @@ cdef class Pace(Pacer):
     cdef bint _leapt
     cdef Foresight _foresight
     cdef object _marks
+    cdef Stretch passing(self)
     cdef object _mark(self, root)
     cpdef object take_over(self)
     @cython.locals(many=Py_ssize_t)
     cdef Py_ssize_t _ahead(self, double seconds) except? -1
-    @cython.locals(now=double, seconds=double, last=bint)
+    @cython.locals(now=double, seconds=double, last=bint, ended=Py_ssize_t)
     cdef object _step_ended(self)
     cdef object _measure(self, double seconds)
     @cython.locals(usual=double, more=double)

@@ -14,8 +14,7 @@ import torch
 
 from nbgrad.choices import COST
 from nbgrad.core.engine.call_site import CallSites, places
-from nbgrad.core.engine.pacing import Pacer, number_in
-from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.pacing import Pacer, Stretch
 from nbgrad.core.engine.rounds import Rounds, rounds
 from nbgrad.core.engine.state import current
 from nbgrad.core.graph.losses import LossRecorder
@@ -24,7 +23,7 @@ from nbgrad.core.graph.rest import Rest
 FIRST = 4
 """So many steps are recorded first, whatever they cost."""
 
-_SHARE = 0.5
+_SHARE = 0.4
 """This part of the cost is for the recorded steps, and the rest for the watched ones between them, and for the
 beginning and the end of the graph."""
 
@@ -58,6 +57,9 @@ at the variables takes up to 20 microseconds."""
 
 _AT_ONCE = 0.01
 """Short steps are looked at together, those of this time: in seconds."""
+
+_TICK = 1e-6
+"""A clock may count in units of this many seconds: it shows no time for a quicker step."""
 
 _QUIET = 8
 """At most this many steps are looked at together."""
@@ -106,11 +108,8 @@ class Pace(Pacer):
         self._summed = 0  # how many backwards have added to a ``.grad``
         self._sites = CallSites()  # of the steps of optimizers
         self._optimizers: dict[int, int] = {}  # by the number of the line of the step, that of the last backward
-        self._optimizer = 0  # Python's ``id()`` of the one that stepped last
         self._seen: set[int] = set()  # those that have stepped in this step of the loop
-        self._quiet = 0  # the number of coming steps at whose end nothing is decided
-        self._passed: list[tuple[Any, tuple[Place, Place]]] = []  # the loss and the lines of each backward in these
-        self._ended = 0  # how many steps have ended since ``_since``
+        self._stretch = Stretch()
         self._left = FIRST if every is None else 2  # how many more are to be recorded
         self._recorded: list[float] = []  # the seconds of the recorded ones, until the plain ones are known
         self._plain: deque[float] = deque(maxlen=31)
@@ -138,7 +137,7 @@ class Pace(Pacer):
     @property
     def steps(self) -> int:
         """How many steps of a loop have ended, recorded or not."""
-        return self._steps
+        return self._steps + self._stretch.ended
 
     @property
     def spent(self) -> float:
@@ -149,16 +148,15 @@ class Pace(Pacer):
         """Whether no block and no call of a module runs in the graph, whose end would restore the state from before."""
         return self._rest.is_here(current())
 
-    # A step of a small network takes a millisecond, in which its numbers push all else out of the processor's caches.
-    # So the few lines that each step in between runs take longer than they look; all that can wait is done for several
-    # steps together.
+    def passing(self) -> Stretch | None:
+        """Its stretch of steps, if some are to come at whose end nothing has to be decided."""
+        return self._stretch if self._stretch.left > 0 else None
 
     def backward_ended(self, roots: tuple[Any, ...], accumulates: bool, differentiable: bool) -> None:
         """Count it, and keep its loss."""
         try:
-            loss = number_in(roots[0]) if len(roots) == 1 else None
-            self._passed.append((loss, places()))
-            if self._quiet > 0 and not self._stepping:
+            self._stretch.note(roots)
+            if self._stretch.left > 0:
                 return
             self.take_over()
             if self.rests:
@@ -179,7 +177,7 @@ class Pace(Pacer):
 
     def take_over(self) -> None:
         """Count the backwards that have ended since the last time, and look at their losses."""
-        passed, self._passed = self._passed, []
+        passed, self._stretch.passed = self._stretch.passed, []
         if not passed:
             return
         self._backwards += len(passed)
@@ -196,7 +194,7 @@ class Pace(Pacer):
 
         The last two steps are left out: the program has names for their losses.
         """
-        return [number for number, step, mark in self._marks if step < self._steps - 2 and mark() is not None]
+        return [number for number, step, mark in self._marks if step < self.steps - 2 and mark() is not None]
 
     def _is_alone(self, accumulates: bool) -> bool:
         """Whether a backward ends a step of a loop without an optimizer."""
@@ -217,12 +215,9 @@ class Pace(Pacer):
     def step_ended(self, optimizer: Any) -> None:
         """A step of the loop has ended, if all optimizers have stepped that take part in it."""
         self._stepping = False
-        if self._quiet > 0 and id(optimizer) == self._optimizer:
-            self._quiet -= 1
-            self._steps += 1
-            self._ended += 1
+        if self._stretch.left > 0 and self._stretch.stepped(optimizer):
             return
-        self._quiet, self._optimizer = 0, id(optimizer)
+        self._stretch.left, self._stretch.optimizer = 0, id(optimizer)
         try:
             self.take_over()
             line = self._sites.number(places())
@@ -244,12 +239,12 @@ class Pace(Pacer):
             self._rest.failed(error)
 
     def _step_ended(self) -> None:
-        self._steps += 1
+        ended, self._stretch.ended = self._stretch.ended + 1, 0
+        self._steps += ended
         if self.every == 1:
             return
         now = perf_counter()
-        seconds = (now - self._since) / (self._ended + 1)
-        self._ended = 0
+        seconds = (now - self._since) / ended
         last = self._foresight.is_last(self._steps, seconds)
         if self.rests:
             self._plain.append(seconds)
@@ -265,10 +260,11 @@ class Pace(Pacer):
                 self._steady = 0
         self._since = perf_counter()
         self._spent += self._since - now if self._plain else 0.0
-        self._quiet = self._ahead(seconds) if self.rests and len(self._optimizers) == 1 else 0
+        self._stretch.left = self._ahead(seconds) if self.rests and len(self._optimizers) == 1 else 0
 
     def _ahead(self, seconds: float) -> int:
         """The number of coming steps at whose end nothing has to be decided; a step takes ``seconds``."""
+        seconds = max(seconds, _TICK)
         if self._steps - self._last <= _AFTER or len(self._plain) < _PLAIN:
             return 0
         many = min(self._foresight.sure(self._steps) - 1, _QUIET - 1, int(_AT_ONCE / seconds))

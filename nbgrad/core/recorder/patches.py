@@ -1,8 +1,14 @@
 """A function of torch's that the recorder replaces, while other libraries may replace the same one."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from nbgrad.core.compilation import compiled
+
+set_method: Callable[..., Any] = import_module("nbgrad.core.recorder.methods").set_method if compiled() else setattr
+"""``setattr(class, name, method)``, without a look at all subclasses where that is not needed."""
 
 
 class Patch:
@@ -41,12 +47,12 @@ class Patch:
             made = self._make(found)
             self._made[_function(made)] = found
             self.original, self.ours = found, made
-        setattr(self.target, self.name, self.ours)
+        set_method(self.target, self.name, self.ours)
 
     def put_back(self) -> None:
         """Put the original there, if ours is still there."""
         if self.ours is not None and _function(vars(self.target)[self.name]) is _function(self.ours):
-            setattr(self.target, self.name, self.original)
+            set_method(self.target, self.name, self.original)
 
 
 def _function(value: Any) -> Any:

@@ -1,6 +1,7 @@
 cimport cython
 from nbgrad.core.backend.function_mode cimport mute, put_back, take_off, traced, unmute
 from nbgrad.core.engine.observer cimport Observer, torch_followers
+from nbgrad.core.engine.pacing cimport Stretch, passing
 from nbgrad.core.engine.scope cimport called
 from nbgrad.core.engine.state cimport State
 from nbgrad.core.engine.torch_reads cimport AnyNode, Tensor

@@ -23,7 +23,7 @@ from nbgrad.core.backend.function_mode import mute, place, put_back, recorder, t
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node
 from nbgrad.core.engine.observer import Observer, torch_followers
-from nbgrad.core.engine.pacing import backward_ended, pacers, step_begun, step_ended
+from nbgrad.core.engine.pacing import Stretch, backward_ended, pacers, passing, step_begun, step_ended
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
@@ -318,6 +318,9 @@ def _backward_patch(run: Callable[..., Any]) -> Any:
     def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
         if _BACKWARD.ours is not made:
             return run(t_outputs, *args, **kwargs)
+        stretch: Stretch | None = passing()
+        if stretch is not None:
+            return stretch.ran(run, t_outputs, args, kwargs)
         if not pacers() or _thread.runs:
             return _run_backward(run, t_outputs, args, kwargs)
         _thread.runs = True
@@ -325,9 +328,8 @@ def _backward_patch(run: Callable[..., Any]) -> Any:
             result = _run_backward(run, t_outputs, args, kwargs)
         finally:
             _thread.runs = False
-        if torch._C._functorch.maybe_current_level() is None and not traced():  # a compiler may trace a backward
-            _, _, create_graph, *_ = args
-            backward_ended(t_outputs, bool(kwargs.get("accumulate_grad")), bool(create_graph))
+        _, _, create_graph, *_ = args
+        backward_ended(t_outputs, bool(kwargs.get("accumulate_grad")), bool(create_graph))
         return result
 
     made = traceless(run_backward, run)
@@ -438,6 +440,8 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
 
     A step with a closure runs the user's code, which is recorded.
     """
+    if passing() is not None:
+        return
     _stepped()  # the last one may have raised
     step_begun()
     observers = current().observers and torch_followers(current().observers)
@@ -467,6 +471,9 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
 
 
 def _step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001  # torch gives them
+    stretch: Stretch | None = passing()
+    if stretch is not None and stretch.stepped(optimizer):
+        return
     if current().observers:
         _notify_of_step(optimizer)
     _stepped()
