@@ -11,11 +11,12 @@ import pytest
 
 from nbgrad.widgets.description.copies import HUB
 from nbgrad.widgets.description.outline import Outline
-from nbgrad.widgets.description.schema import Box, Description, Picture
+from nbgrad.widgets.description.schema import Box, Description, Node, Picture
 from nbgrad.widgets.description.stage import STAGE
 from nbgrad.widgets.folding.apply import ASKED, NODES
 from nbgrad.widgets.folding.choose import Folding, first_folding, necessary
 from nbgrad.widgets.layout import fitting
+from nbgrad.widgets.layout.card import BEHIND
 from nbgrad.widgets.layout.dot import dot_source
 from nbgrad.widgets.layout.graphviz_wasm import EngineMissing, LayoutTimeout, run_graphviz
 from nbgrad.widgets.layout.parts import PictureParts, Sizes
@@ -41,6 +42,12 @@ def inside(box: Box, outer: Box) -> bool:
     )
 
 
+def seen(box: Box, node: Node) -> Box:
+    """The box of a node without those behind it."""
+    behind = BEHIND * (node["kind"] == "folded")
+    return {**box, "width": box["width"] - behind, "height": box["height"] - behind}
+
+
 def assert_sound(picture: Picture) -> None:
     """Everything has a position, boxes do not overlap, and ops and scopes enclose their parts."""
     description, where = picture["description"], picture["layout"]
@@ -57,7 +64,8 @@ def assert_sound(picture: Picture) -> None:
     boxes = [*free, *(where["marks"][edge["id"]] for edge in marked if edge["source"] not in rows)]
     assert all(inside(box, whole) for box in [*boxes, *where["scopes"].values()])
     assert all(apart(one, other) for one, other in combinations(boxes, 2))
-    assert all(inside(where["nodes"][row], where["nodes"][op]) for row, op in rows.items())
+    front = {node["id"]: seen(where["nodes"][node["id"]], node) for node in description["nodes"]}
+    assert all(inside(where["nodes"][row], front[op]) for row, op in rows.items())
     assert all(apart(where["nodes"][one], where["nodes"][other]) for one, other in combinations(rows, 2))
     for edge in marked:
         if edge["source"] in rows:

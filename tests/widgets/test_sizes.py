@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import nbgrad
-from nbgrad.widgets.describe import describe
+from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description, Node, Picture
 from nbgrad.widgets.description.stage import LETTERS, READ, STAGE, Stage
@@ -26,6 +26,7 @@ from nbgrad.widgets.render.svg import _graph, svg
 from nbgrad.widgets.render.wire_format import OTHERS, packed, sent
 from nbgrad.widgets.view import GraphView
 from tests.widgets import graphs
+from tests.widgets.cells import source
 from tests.widgets.networks import LOOPS, NETWORKS
 from tests.widgets.test_positions import assert_sound
 from tools.unpacking import unpacked
@@ -43,6 +44,18 @@ def test_a_network_is_seen_whole_with_letters_of_nine_pixels(name: str) -> None:
     told = picture["description"]["nodes"]
     assert sum(node["root"] for node in told) == 1, "the loss is in sight"
     assert any(node["kind"] in ("parameter", "folded") for node in told), "and so are parameters"
+
+
+@pytest.mark.parametrize("on", [STAGE, Stage(790, 333), Stage(390, 400)])
+def test_the_rows_of_a_folded_box_that_is_drawn_smaller_stay_in_front(on: Stage) -> None:
+    written, names = source("siamese"), dict[str, Any]()
+    exec(written.before, names)
+    with nbgrad.record(view="none") as graph:
+        exec(written.recorded, names)
+    picture = lay_out(outline(graph), on=on)
+    folded = [node["id"] for node in picture["description"]["nodes"] if node["kind"] == "folded"]
+    assert {node["row"] for node in picture["description"]["nodes"]} & {*folded} & picture["layout"]["shrunk"].keys()
+    assert_sound(picture)
 
 
 def test_the_stage_is_that_of_a_notebook_on_a_laptop() -> None:

@@ -205,10 +205,11 @@ class Sizes:
         """Those of cards, with the boxes of ``forms`` in these forms. What is in such a box is drawn smaller."""
         nodes, below, marks = dict(self.nodes), dict(self.below), dict(self.marks)
         texts, shrunk = dict(self.texts), dict[str, float]()
+        folded = {node["id"] for node in description["nodes"] if node["kind"] == "folded"}
         for node in description["nodes"]:
             if (form := forms.get(node["id"])) is None:
                 continue
-            behind = BEHIND * (node["kind"] == "folded")
+            behind = BEHIND * (node["id"] in folded)
             if (found := known.get((node["id"], form))) is None:
                 found = known[node["id"], form] = measured(node, form)
             (width, height, after), (wide, high) = found, self.nodes[node["id"]]
@@ -220,7 +221,8 @@ class Sizes:
             shrunk[node["id"]] = round(min(1.0, width / (wide - behind), height / (high - behind)), 3)
         for edge in [one for one in description["edges"] if one["source"] in below and one["target"] in shrunk]:
             row, by = edge["source"], shrunk[edge["target"]]
-            nodes[row] = nodes[edge["target"]][0] - 2 * INSET * by, nodes[row][1] * by
+            behind = BEHIND * (edge["target"] in folded)
+            nodes[row] = nodes[edge["target"]][0] - behind - 2 * INSET * by, nodes[row][1] * by
             below[row], shrunk[row] = below[row] * by, by
             if edge["id"] in marks:
                 marks[edge["id"]] = marks[edge["id"]][0] * by, marks[edge["id"]][1] * by
