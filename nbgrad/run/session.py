@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 from nbgrad.arguments import argument_of
 from nbgrad.choices import SEVERITIES
 from nbgrad.options import SUFFIXES, TABLE, Options, check_file
+from nbgrad.run.parser import CommandParser
 from nbgrad.run.script import ProgramError, PythonProgram, found_module, found_script
 from nbgrad.run.terminal import StatusLine
 from nbgrad.run.watched import WatchedProgram, run_alone
@@ -144,11 +145,10 @@ def _without_torch() -> str:
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:
     """A parser with the options of ``record`` that a command can have."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         f"nbgrad {name}",
         usage=f"nbgrad {name} [options] (script.py | folder | file.zip | -m module) [arguments of the program]",
         description=description,
-        allow_abbrev=False,  # an abbreviation may fit a second option in a later version
     )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, with its arguments")
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
