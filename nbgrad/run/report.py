@@ -9,7 +9,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.translation import translate
 from nbgrad.run.formats import before, told_findings, where
-from nbgrad.run.recorded import OtherThread
+from nbgrad.run.threads import OtherThread
 from nbgrad.widgets.description.compiled import earlier, summary, times
 from nbgrad.widgets.description.format import counted, duration, number
 from nbgrad.widgets.description.rank_overlays import rank_notes
@@ -25,7 +25,13 @@ _LINES = 4
 
 
 def report(
-    graph: AutogradGraph, name: str, seconds: float, *, goes_on: bool = False, others: Sequence[OtherThread] = ()
+    graph: AutogradGraph,
+    name: str,
+    seconds: float,
+    *,
+    goes_on: bool = False,
+    thread: OtherThread | None = None,
+    others: Sequence[OtherThread] = (),
 ) -> list[str]:
     """The lines of the report about ``graph``, which is closed.
 
@@ -34,6 +40,7 @@ def report(
         name: of the program.
         seconds: how long it ran.
         goes_on: whether the program runs on, without being recorded.
+        thread: the recorded thread, with what it had run before; None if it is the main thread.
         others: the threads that have trained without being recorded.
     """
     head = translate(
@@ -46,6 +53,13 @@ def report(
     if not graph.records and graph.ending is None:
         return [head, f"  {nothing(others)}"]
     lines = [head, *_losses(graph.losses)]
+    if thread is not None:
+        told = translate(
+            "The thread {name} is recorded. Before it was noticed, it ran {backwards}",
+            name=thread.name,
+            backwards=counted(thread.backwards, "backward"),
+        )
+        lines.append(f"  {told}")
     if others:
         lines.append(f"  {_elsewhere(others)}")
     records = graph.records
@@ -88,9 +102,9 @@ def _elsewhere(others: Sequence[OtherThread]) -> str:
             total=sum(one.backwards for one in others[1:]),
         )
     return translate(
-        "{told}. They are not recorded, because nbgrad run follows the main thread. Train there, or "
-        "write `with nbgrad.record(save='thread.html'):` around the training, in the function of the "
-        "thread",
+        "{told}. They are not recorded: nbgrad run records the first thread that trains, and notices one beside the "
+        "main thread at the end of its first step. To record this training, write "
+        "`with nbgrad.record(save='thread.html'):` around it, in its thread",
         told=told,
     )
 

@@ -55,8 +55,9 @@ def run(arguments: list[str]) -> int:
             return
         from nbgrad.run.report import report
 
-        others = recording.others.found
-        _tell(stream, report(graph, program.name, recording.seconds, goes_on=recording.goes_on, others=others))
+        seconds, goes_on, others = recording.seconds, recording.goes_on, recording.others.found
+        lines = report(graph, program.name, seconds, goes_on=goes_on, thread=recording.thread, others=others)
+        _tell(stream, lines)
         for file in files:
             try:
                 graph.save(file, **options.drawn())

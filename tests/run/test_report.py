@@ -17,9 +17,10 @@ import nbgrad
 from nbgrad.core.engine import pacing
 from nbgrad.run import session, terminal, view
 from nbgrad.run.command import main
-from nbgrad.run.recorded import OtherThreads, ProgramRecording
+from nbgrad.run.recorded import ProgramRecording
 from nbgrad.run.report import plain, report, sparkline
 from nbgrad.run.terminal import StatusLine
+from nbgrad.run.threads import OtherThreads
 
 pytestmark = pytest.mark.once
 
@@ -61,7 +62,7 @@ def test_threads_that_train_unrecorded_are_named() -> None:
         with nbgrad.AutogradGraph():
             train(torch.ones, 7)
 
-    others = OtherThreads()
+    others = OtherThreads(lambda _: False)
     pacing.add_elsewhere(others)
     with nbgrad.AutogradGraph() as graph:
         train(torch.ones, 1)

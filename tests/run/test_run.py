@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -198,23 +199,126 @@ def test_a_forked_child_writes_nothing_and_a_thread_is_not_recorded(tmp_path: Pa
     head, told, *_ = report_of(result)
     assert head.startswith("nbgrad: forks.py, no backward in ")
     assert told.startswith("  nothing was recorded in the main thread. The thread Thread-1 (work) ran 1 backward, at ")
-    assert "forks.py:9. They are not recorded, because nbgrad run follows the main thread. Train there, " in told
+    assert (
+        "forks.py:9. They are not recorded: nbgrad run records the first thread that trains, and notices one " in told
+    )
+    assert "with nbgrad.record(save='thread.html'):" in told
 
 
-@pytest.mark.rotated(6)
-def test_a_thread_that_imports_torch_itself_and_trains_is_named(tmp_path: Path) -> None:
-    (tmp_path / "late.py").write_text(
-        "import threading\n"
-        "def work():\n    import torch\n    w = torch.ones(2, requires_grad=True)\n"
-        "    for _ in range(3):\n        (w * w).sum().backward()\n"
-        "thread = threading.Thread(target=work, name='trainer')\nthread.start()\nthread.join()\n"
-    )
-    result = nbgrad("run", "late.py", cwd=tmp_path)
-    assert result.returncode == 0
-    _, told, *_ = report_of(result)
-    assert told.startswith(
-        "  nothing was recorded in the main thread. The thread trainer ran 3 backwards, at late.py:6."
-    )
+THREADS = """
+import asyncio, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+
+def train(steps, fails=None, adds=1):
+    import torch
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    x = torch.randn(16, 4)
+    for step in range(steps):
+        if step == fails:
+            net(x[:, :3])
+        loss = net(x).square().mean() / adds
+        loss.backward()
+        if step % adds == adds - 1:
+            optimizer.step()
+            optimizer.zero_grad()
+
+def thread(*given, name="trainer", **more):
+    made = threading.Thread(target=train, args=given, name=name, **more)
+    made.start()
+    return made
+
+WAYS = {
+    "waits": lambda: thread(30).join(),
+    "adds": lambda: thread(30, None, 3).join(),
+    "fails": lambda: thread(30, 7).join(),
+    "pool": lambda: ThreadPoolExecutor().submit(train, 30, 7).result(),
+    "copied context": lambda: (__import__("torch"), asyncio.run(asyncio.to_thread(train, 30))),
+    "task": lambda: asyncio.run(asyncio.to_thread(train, 30)),
+    "several": lambda: [thread(many, name=name).join() for name, many in (("A", 30), ("B", 20))],
+    "main later": lambda: (thread(30).join(), train(20)),
+    "main first": lambda: (train(20), thread(30).join()),
+    "goes on": lambda: (thread(10 ** 9, daemon=True), time.sleep(float(sys.argv[2]))),
+}
+WAYS[sys.argv[1]]()
+"""
+
+
+@pytest.mark.rotated(3)
+@pytest.mark.parametrize(
+    ("way", "steps", "told"),
+    [
+        (
+            "waits",
+            "29 steps (29 backwards, all ",
+            "The thread trainer is recorded. Before it was noticed, it ran 1 b",
+        ),
+        (
+            "adds",
+            "10 steps (28 backwards, all ",
+            "The thread trainer is recorded. Before it was noticed, it ran 2 b",
+        ),
+        ("several", "29 steps (29 backwards, all ", "The thread B ran 20 backwards, at threads.py:15. They are not re"),
+        ("main later", "29 steps (29 backwards, all ", "The thread MainThread ran 20 backwards, at threads.py:15. "),
+        ("main first", "20 steps (20 backwards, all ", "The thread trainer ran 30 backwards, at threads.py:15. "),
+        ("task", "29 steps (29 backwards, all ", "The thread asyncio_0 is recorded. "),
+    ],
+)
+def test_the_thread_that_trains_is_recorded(tmp_path: Path, way: str, steps: str, told: str) -> None:
+    (tmp_path / "threads.py").write_text(THREADS)
+    result = nbgrad("run", "--every", "1", "--save", "run.nbgrad", "threads.py", way, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, "")
+    head, *lines = report_of(result)
+    assert head.startswith(f"nbgrad: threads.py, {steps}recorded) in ")
+    assert any(line.startswith(f"  {told}") or told in line for line in lines), lines
+    assert [line.rpartition(" [")[2] for line in lines if ": warning: " in line] == ["no activation]"]
+    assert ": error: " not in result.stderr
+    assert "Exception" not in result.stderr
+    assert "  wrote run.nbgrad" in lines
+
+
+@pytest.mark.rotated(3)
+def test_a_thread_with_a_copy_of_the_context_is_recorded_by_the_main_graph(tmp_path: Path) -> None:
+    (tmp_path / "threads.py").write_text(THREADS)
+    result = nbgrad("run", "threads.py", "copied context", cwd=tmp_path)
+    head, *_ = report_of(result)
+    assert head.startswith("nbgrad: threads.py, 30 steps (30 backwards, ")
+    assert "Exception" not in result.stderr
+
+
+@pytest.mark.rotated(3)
+@pytest.mark.parametrize(("way", "status"), [("fails", 0), ("pool", 1)])
+def test_an_error_in_a_thread_is_shown_with_the_failed_step(tmp_path: Path, way: str, status: int) -> None:
+    (tmp_path / "threads.py").write_text(THREADS)
+    result = nbgrad("run", "threads.py", way, cwd=tmp_path)
+    plain = python("threads.py", way, cwd=tmp_path)
+    assert result.returncode == plain.returncode == status
+    assert result.stderr.startswith(plain.stderr), "the traceback of Python, then the report"
+    head, *lines = report_of(result)
+    assert re.match(r"nbgrad: threads\.py, 6 steps .*, ended by RuntimeError at threads\.py:13", head)
+    assert any(line.startswith("  threads.py:13: error: ") and line.endswith("[failed]") for line in lines)
+
+
+@pytest.mark.rotated(3)
+def test_a_thread_is_recorded_for_so_many_steps_and_checked(tmp_path: Path) -> None:
+    (tmp_path / "threads.py").write_text(THREADS)
+    head, *lines = report_of(nbgrad("run", "--steps", "5", "--save", "run.txt", "threads.py", "waits", cwd=tmp_path))
+    assert head.startswith("nbgrad: threads.py, 5 steps (5 backwards")
+    assert head.endswith("; it is recorded no longer, and goes on")
+    assert lines[-1] == "  wrote run.txt"
+    result = nbgrad("check", "threads.py", "waits", cwd=tmp_path)
+    assert result.returncode == 1
+    assert result.stdout.startswith("threads.py:14: warning: ")
+
+
+@pytest.mark.rotated(3)
+def test_a_thread_that_still_trains_at_the_end_leaves_after_its_step(tmp_path: Path) -> None:
+    (tmp_path / "threads.py").write_text(THREADS)
+    result = nbgrad("run", "--save", "run.txt", "threads.py", "goes on", "6", cwd=tmp_path)
+    head, *lines = report_of(result)
+    assert re.match(r"nbgrad: threads\.py, [\d,]+ steps .*; it is recorded no longer, and goes on", head)
+    assert "  wrote run.txt" in lines
 
 
 LOADERS = """
