@@ -3,6 +3,7 @@
 import sys
 
 from nbgrad.core.graph.comparison import Comparison
+from nbgrad.options import check_folder
 from nbgrad.run.parser import CommandParser
 from nbgrad.run.view import saved_graph
 
@@ -28,6 +29,8 @@ def compare(arguments: list[str]) -> int:
     )
     given = parser.parse_args(arguments)
     try:
+        if given.save is not None:
+            check_folder(given.save, shell=True)
         found = Comparison(
             saved_graph(given.left), saved_graph(given.right), (given.left, given.right), rtol=given.rtol
         )

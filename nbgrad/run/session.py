@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from nbgrad.arguments import argument_of
 from nbgrad.choices import SEVERITIES
-from nbgrad.options import SUFFIXES, TABLE, Options, check_file
+from nbgrad.options import SUFFIXES, TABLE, Options, check_folder, suffix_of
 from nbgrad.run.parser import CommandParser
 from nbgrad.run.script import ProgramError, PythonProgram, found_module, found_script
 from nbgrad.run.terminal import StatusLine
@@ -202,7 +202,8 @@ def _file(parser: argparse.ArgumentParser, path: str, *, any_suffix: bool = Fals
     """The file that is to be written at the end: in this folder, whichever the program changes to."""
     try:
         if not any_suffix:
-            check_file(path)
+            suffix_of(path)
+        check_folder(path, shell=True)
         file = Path(path).expanduser().absolute()
         _try(file)
     except (OSError, ValueError) as error:

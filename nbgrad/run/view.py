@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbgrad.export import unsaved
+from nbgrad.options import check_folder
 from nbgrad.run.parser import CommandParser
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def _page(file: Path, output: str | None) -> Path:
         if output is not None:
             raise ValueError(f"{str(file)!r} is a page or a picture already: --output is for a .nbgrad file")
         return file
+    if output is not None:
+        check_folder(output, shell=True)
     graph = saved_graph(file)
     page = Path(output) if output is not None else Path(tempfile.mkdtemp(prefix="nbgrad-")) / f"{file.stem}.html"
     if page.suffix.lower() != ".html":

@@ -216,6 +216,32 @@ def test_a_page_is_opened_where_there_is_a_browser(
     assert opened == [page.as_uri()]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--save", "a folder/run.html", "train.py"),
+        ("check", "--output", "a folder/run.sarif", "train.py"),
+        ("compare", "--save", "a folder/both.html", "one.nbgrad", "two.nbgrad"),
+        ("view", "--output", "a folder/page.html", "one.nbgrad"),
+    ],
+)
+def test_a_folder_that_is_missing_gets_the_command_that_makes_it(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("one.nbgrad", "two.nbgrad")):
+        saved(tmp_path / name, number)
+    (tmp_path / "train.py").touch()
+    try:
+        status: Any = main([*words])
+    except SystemExit as ended:
+        status = ended.code
+    assert status == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"nbgrad {words[0]}: '{words[2]}' was not written: there is no folder 'a folder'.")
+    assert told.endswith(" Make it first, with mkdir -p 'a folder'\n")
+
+
 def test_what_cannot_be_viewed_is_said_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "run.html").write_text("")
     for words, told in {

@@ -368,7 +368,7 @@ def test_a_program_without_torch_is_not_recorded_and_reads_its_stdin(tmp_path: P
         ),
         (("--every", "x", "train.py"), "nbgrad run: error: every='x': it has to be a whole number, 1 or more, or none"),
         (("--every", "2", "--time", "train.py"), "nbgrad run: error: every=2: with time each step is recorded"),
-        (("--evry", "2", "train.py"), "nbgrad run: error: "),
+        (("--evry", "2", "train.py"), "nbgrad run: error: there is no option --evry; did you mean --every?"),
         (("--steps", "0", "train.py"), "nbgrad run: error: argument --steps: '0' is no whole number, 1 or more"),
         (("--ranks", "train.py"), "nbgrad run: error: ranks=True compares the processes of a group, and there is none"),
         ((), "nbgrad run: error: name a program: a script, a folder or a zip file with a __main__.py, or -m"),
