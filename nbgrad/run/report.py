@@ -1,5 +1,6 @@
 """The report at the end of a run, as text: what ran, the losses, the totals and the findings with their lines."""
 
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
@@ -79,6 +80,13 @@ def nothing(others: Sequence[OtherThread]) -> str:
     """The sentence about a run without a graph, without its full stop; ``others``: see ``report``."""
     if others:
         return translate("nothing was recorded in the main thread. {elsewhere}", elsewhere=_elsewhere(others))
+    running = [one.name for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
+    if running:
+        return translate(
+            "nothing was recorded: the main thread has ended, and the thread {name} still runs. If it trains, wait for "
+            "it at the end of the program, with the method join() of the thread",
+            name=running[0],
+        )
     return translate(
         "nothing was recorded: in this process, no op ran on a tensor that needs a gradient. If the "
         "program starts other processes, start each of them with nbgrad run, as in torchrun -m "

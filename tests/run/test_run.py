@@ -209,8 +209,9 @@ THREADS = """
 import asyncio, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 
-def train(steps, fails=None, adds=1):
+def train(steps, fails=None, adds=1, delay=0):
     import torch
+    time.sleep(delay)
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
@@ -223,6 +224,9 @@ def train(steps, fails=None, adds=1):
         if step % adds == adds - 1:
             optimizer.step()
             optimizer.zero_grad()
+        DONE.append(step)
+
+DONE = []
 
 def thread(*given, name="trainer", **more):
     made = threading.Thread(target=train, args=given, name=name, **more)
@@ -239,7 +243,8 @@ WAYS = {
     "several": lambda: [thread(many, name=name).join() for name, many in (("A", 30), ("B", 20))],
     "main later": lambda: (thread(30).join(), train(20)),
     "main first": lambda: (train(20), thread(30).join()),
-    "goes on": lambda: (thread(10 ** 9, daemon=True), time.sleep(float(sys.argv[2]))),
+    "is left": lambda: (__import__("torch"), thread(3, None, 1, 4)),
+    "goes on": lambda: (thread(10 ** 9, daemon=True), [time.sleep(0.01) for _ in iter(lambda: len(DONE) < 50, False)]),
 }
 WAYS[sys.argv[1]]()
 """
@@ -259,9 +264,9 @@ WAYS[sys.argv[1]]()
             "10 steps (28 backwards, all ",
             "The thread trainer is recorded. Before it was noticed, it ran 2 b",
         ),
-        ("several", "29 steps (29 backwards, all ", "The thread B ran 20 backwards, at threads.py:15. They are not re"),
-        ("main later", "29 steps (29 backwards, all ", "The thread MainThread ran 20 backwards, at threads.py:15. "),
-        ("main first", "20 steps (20 backwards, all ", "The thread trainer ran 30 backwards, at threads.py:15. "),
+        ("several", "29 steps (29 backwards, all ", "The thread B ran 20 backwards, at threads.py:16. They are not re"),
+        ("main later", "29 steps (29 backwards, all ", "The thread MainThread ran 20 backwards, at threads.py:16. "),
+        ("main first", "20 steps (20 backwards, all ", "The thread trainer ran 30 backwards, at threads.py:16. "),
         ("task", "29 steps (29 backwards, all ", "The thread asyncio_0 is recorded. "),
     ],
 )
@@ -296,8 +301,8 @@ def test_an_error_in_a_thread_is_shown_with_the_failed_step(tmp_path: Path, way:
     assert result.returncode == plain.returncode == status
     assert result.stderr.startswith(plain.stderr), "the traceback of Python, then the report"
     head, *lines = report_of(result)
-    assert re.match(r"nbgrad: threads\.py, 6 steps .*, ended by RuntimeError at threads\.py:13", head)
-    assert any(line.startswith("  threads.py:13: error: ") and line.endswith("[failed]") for line in lines)
+    assert re.match(r"nbgrad: threads\.py, 6 steps .*, ended by RuntimeError at threads\.py:14", head)
+    assert any(line.startswith("  threads.py:14: error: ") and line.endswith("[failed]") for line in lines)
 
 
 @pytest.mark.rotated(3)
@@ -309,13 +314,23 @@ def test_a_thread_is_recorded_for_so_many_steps_and_checked(tmp_path: Path) -> N
     assert lines[-1] == "  wrote run.txt"
     result = nbgrad("check", "threads.py", "waits", cwd=tmp_path)
     assert result.returncode == 1
-    assert result.stdout.startswith("threads.py:14: warning: ")
+    assert result.stdout.startswith("threads.py:15: warning: ")
+
+
+@pytest.mark.rotated(3)
+def test_a_thread_that_the_program_does_not_wait_for_is_named(tmp_path: Path) -> None:
+    (tmp_path / "threads.py").write_text(THREADS)
+    head, told, *_ = report_of(nbgrad("run", "threads.py", "is left", cwd=tmp_path))
+    assert head.startswith("nbgrad: threads.py, no backward in ")
+    assert told.startswith(
+        "  nothing was recorded: the main thread has ended, and the thread trainer still runs. If it"
+    )
 
 
 @pytest.mark.rotated(3)
 def test_a_thread_that_still_trains_at_the_end_leaves_after_its_step(tmp_path: Path) -> None:
     (tmp_path / "threads.py").write_text(THREADS)
-    result = nbgrad("run", "--save", "run.txt", "threads.py", "goes on", "6", cwd=tmp_path)
+    result = nbgrad("run", "--save", "run.txt", "threads.py", "goes on", cwd=tmp_path)
     head, *lines = report_of(result)
     assert re.match(r"nbgrad: threads\.py, [\d,]+ steps .*; it is recorded no longer, and goes on", head)
     assert "  wrote run.txt" in lines
