@@ -8,13 +8,14 @@ from time import perf_counter
 from typing import Any
 
 from nbgrad.core.engine import pacing
+from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.state import State, current, set_state, unwound
 from nbgrad.core.no_gc import uncollected
 from nbgrad.core.recorder.switches import begin_to_rest, follow, follows, stop_resting, unfollow, unfollow_to
 from nbgrad.recording import record
 from nbgrad.run.guard import guarded, inside
 from nbgrad.run.terminal import StatusLine
-from nbgrad.run.threads import OtherThread, OtherThreads, ThreadErrors
+from nbgrad.run.threads import ALONE, OtherThread, OtherThreads, ThreadErrors
 
 _PATIENCE = 1.0
 """So many seconds the end of a program waits for the recorded thread to end its step."""
@@ -58,7 +59,7 @@ class ProgramRecording(pacing.Pacer):
         self.thread: OtherThread | None = None
         self.others = OtherThreads(self._take)
         self._lock, self._worker = Lock(), current_thread()
-        self._leaves, self._left = False, Event()
+        self._trained, self._leaves, self._left = False, False, Event()
         self._errors: ThreadErrors | None = None
         self._then, self._home, self._steps, self._line = then, home, steps, line
         self._before: tuple[State, int] | None = None
@@ -93,7 +94,7 @@ class ProgramRecording(pacing.Pacer):
         if state.outer is not None or state.scope is not None or self._main.ranks:
             return False
         with self._lock:
-            if self.over or self._leaves or self.thread is not None or self.graph.backwards:
+            if self.over or self._leaves or self.thread is not None or self._trained:
                 return False
             self._main.graph.leave()
             self.thread, self._errors, self._worker = thread, ThreadErrors(), current_thread()
@@ -143,6 +144,8 @@ class ProgramRecording(pacing.Pacer):
     def backward_ended(self, *given: Any) -> None:
         """A step may have ended, where no optimizer takes one."""
         if self._is_here():
+            self._trained = self._trained or current_thread() is self._worker
+            self._moved(self.graph.backwards >= ALONE)
             self._look()
         elif not self.over:
             self.others.backward_ended(*given)
@@ -150,7 +153,20 @@ class ProgramRecording(pacing.Pacer):
     def step_ended(self, optimizer: Any) -> None:  # noqa: ARG002  # as of every pacer
         """A step may have ended, if all optimizers of it have stepped."""
         if self._is_here():
+            self._moved(True)
             self._look()
+
+    def _moved(self, stepped: bool) -> None:
+        """Record this thread by itself if it has ``stepped`` in a copy of the context of the main thread.
+
+        The copy has the graph of the main thread, as in ``asyncio.to_thread``. But no call of torch is noticed here.
+        """
+        free = self.thread is None and not self._trained and not self._main.ranks
+        if stepped and free and self.graph.pace.is_outside():
+            thread = OtherThread(current_thread().name, user_place(), self.graph.backwards)
+            pacing.remove(self)
+            self._main.graph.leave()
+            self._take(thread)
 
     def _is_here(self) -> bool:
         """Whether this thread is recorded. If it was, and is no longer, it goes on without it."""

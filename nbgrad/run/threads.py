@@ -13,7 +13,7 @@ from nbgrad.core.engine.call_site import user_place
 from nbgrad.core.engine.place import Place
 from nbgrad.tracebacks import shortened
 
-_ALONE = 2
+ALONE = 2
 """A thread in which no optimizer steps is in its second step of training after so many backwards."""
 
 
@@ -52,7 +52,7 @@ class OtherThreads(pacing.Pacer):
             known = self._found.get(name)
             place, many = (user_place(), 0) if known is None else (known.place, known.backwards)
             self._found[name] = OtherThread(name, place, many + 1)
-            if many + 1 >= _ALONE:
+            if many + 1 >= ALONE:
                 self._offer(name)
 
     def step_ended(self, optimizer: Any) -> None:  # noqa: ARG002  # as of every pacer
