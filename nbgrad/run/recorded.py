@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from threading import Event, Lock, current_thread
+from threading import Event, Lock, current_thread, main_thread
 from time import perf_counter
 from typing import Any
 
@@ -58,7 +58,7 @@ class ProgramRecording(pacing.Pacer):
         self.seconds, self.goes_on, self.over = 0.0, False, False
         self.thread: OtherThread | None = None
         self.others = OtherThreads(self._take)
-        self._lock, self._worker = Lock(), current_thread()
+        self._lock, self._worker = Lock(), main_thread()  # the recorded thread
         self._trained, self._leaves, self._left = False, False, Event()
         self._errors: ThreadErrors | None = None
         self._then, self._home, self._steps, self._line = then, home, steps, line
@@ -82,6 +82,7 @@ class ProgramRecording(pacing.Pacer):
 
     def _enter(self) -> None:
         self._recording.__enter__()
+        self._worker = current_thread()
         pacing.add(self)
 
     def _take(self, thread: OtherThread) -> bool:
@@ -97,7 +98,7 @@ class ProgramRecording(pacing.Pacer):
             if self.over or self._leaves or self.thread is not None or self._trained:
                 return False
             self._main.graph.leave()
-            self.thread, self._errors, self._worker = thread, ThreadErrors(), current_thread()
+            self.thread, self._errors = thread, ThreadErrors()
             self._recording = record(**{**self._options, "device": None})
             self.graph = self._recording.graph
             self._enter()
