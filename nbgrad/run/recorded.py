@@ -17,8 +17,8 @@ from nbgrad.run.guard import guarded, inside
 from nbgrad.run.terminal import StatusLine
 from nbgrad.run.threads import ALONE, OtherThread, OtherThreads, ThreadErrors
 
-_PATIENCE = 1.0
-"""So many seconds the end of a program waits for the recorded thread to end its step."""
+_PATIENCE, _STEPS = 1.0, 3
+"""So many seconds, or the time of so many steps, the end of a program waits for the recorded thread to end its step."""
 
 
 class ProgramRecording(pacing.Pacer):
@@ -59,7 +59,9 @@ class ProgramRecording(pacing.Pacer):
         self.thread: OtherThread | None = None
         self.others = OtherThreads(self._take)
         self._lock, self._worker = Lock(), main_thread()  # the recorded thread
-        self._trained, self._leaves, self._left = False, False, Event()
+        self._trained = self._leaves = self._late = False
+        self._left = Event()
+        self._error: BaseException | None = None
         self._errors: ThreadErrors | None = None
         self._then, self._home, self._steps, self._line = then, home, steps, line
         self._before: tuple[State, int] | None = None
@@ -105,17 +107,23 @@ class ProgramRecording(pacing.Pacer):
             begin_to_rest(id(self))  # to notice others, also when this thread has ended
         return True
 
-    def leave(self) -> None:
-        """Record no more; the graph stays open until ``close``.
+    def leave(self, error: BaseException | None = None) -> None:
+        """Record no more, since ``error`` ended the program or for another reason. The graph is open until ``close``.
 
-        If another thread is recorded and still runs, it leaves the graph itself, at the end of its step.
+        If another thread is recorded and still runs, it closes the graph itself, at the end of its step: meanwhile its
+        backward may write the gradients that are read.
         """
         with self._lock:  # a thread may be about to be recorded
-            self._leaves = True
+            self._leaves, self._error = True, None if isinstance(error, SystemExit) else error
         pacing.remove_elsewhere(self.others)
         self._main.graph.leave()
         if self._worker is not current_thread() and self._worker.is_alive() and not self.over:
-            self.goes_on = self._left.wait(_PATIENCE)
+            step = (perf_counter() - self._began) / max(self.graph.pace.steps, 1)
+            self._left.wait(max(_PATIENCE, _STEPS * step))
+            with self._lock:  # the thread waits for something else, or closes the graph by now
+                self._late = not self.goes_on
+            if self.goes_on:
+                self._left.wait()
         self.graph.leave()
 
     def unwind(self) -> None:
@@ -175,9 +183,14 @@ class ProgramRecording(pacing.Pacer):
         if known and not (self.over or self._leaves):
             return True
         pacing.remove(self)
-        (self.graph if known else self._main.graph).leave()
-        if known:
+        with self._lock:
+            closes = known and self.thread is not None and self._leaves and not (self.over or self._late)
+            self.goes_on = self.goes_on or closes
+        if closes:
+            guarded(lambda: self._recording.close(self.graph.in_sight(), self._error), self._line)
             self._left.set()
+        else:
+            (self.graph if known else self._main.graph).leave()
         return False
 
     def _look(self) -> None:
