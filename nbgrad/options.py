@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal, get_args
 
 from nbgrad.choices import ALL, COST, FRAMES, KINDS, UNSILENCED, is_launched, kinds_in
@@ -130,6 +131,14 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 def check_file(path: str | os.PathLike[str]) -> None:
     """Raise a ValueError for an unknown file format, an OSError if the folder does not exist or is a file."""
     suffix_of(path)
+    check_folder(path)
+
+
+def check_folder(path: str | os.PathLike[str], *, shell: bool = False) -> None:
+    """Raise an OSError if the folder of the file ``path`` does not exist, or is a file.
+
+    ``shell``: the message has the command of a shell that makes it, and not the line of Python.
+    """
     try:
         folder = Path(path).expanduser().parent
     except RuntimeError:
@@ -138,9 +147,9 @@ def check_file(path: str | os.PathLike[str]) -> None:
         file = next((one for one in (folder, *folder.parents) if one.is_file()), None)
         if file is not None:
             raise NotADirectoryError(f"{str(path)!r} was not written: {str(file)!r} is a file and no folder")
+        make = f"mkdir -p {quote(str(folder))}" if shell else f"pathlib.Path({str(folder)!r}).mkdir(parents=True)"
         raise FileNotFoundError(
-            f"{str(path)!r} was not written: there is no folder {str(folder)!r}. Make it first, with "
-            f"pathlib.Path({str(folder)!r}).mkdir(parents=True)"
+            f"{str(path)!r} was not written: there is no folder {str(folder)!r}. Make it first, with {make}"
         )
 
 

@@ -39,8 +39,9 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
     """Record the ops of a block in an ``AutogradGraph`` and show it at the end of the block, also when that raises.
 
     It does the same as ``%%autograd`` with a cell, and has the same options: ``%autograd help`` lists them. In a
-    notebook the graph is displayed, elsewhere it is printed as text. If the graph cannot be drawn or written after the
-    block has run, there is a warning instead of an error, so that no results of the block are lost.
+    notebook the graph is displayed, elsewhere it is printed as text. With ``save`` a script keeps its stdout for
+    itself, except with ``view="text"``: a line on stderr names the file. If the graph cannot be drawn or written after
+    the block has run, there is a warning instead of an error, so that no results of the block are lost.
 
     Example:
         >>> with nbgrad.record("my first net", view="text", save="net.svg") as graph:
@@ -155,9 +156,11 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
     def _show_outline(self, outline: "Outline") -> None:
         if self.view == "none":
             return
-        if "marimo" in sys.modules and self._show_in_marimo(outline):
+        if self._show_in_marimo(outline):
             return
         if not _in_notebook():
+            if self.save is not None and self.view != "text":
+                return  # the file has it, and stdout is the program's
             from nbgrad.widgets.render.text import text
 
             encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # some terminals have no Σ
@@ -174,11 +177,11 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
 
     def _show_in_marimo(self, outline: "Outline") -> bool:
         """Show it below a cell of marimo, and say whether one runs."""
+        if not _in_marimo():
+            return False
         from nbgrad.widgets import marimo_output
         from nbgrad.widgets.render.text import text
 
-        if not marimo_output.runs():
-            return False
         if self.view == "text":
             marimo_output.append(marimo_output.Text(text(outline.description)))
         elif self.view != "none":
@@ -194,8 +197,19 @@ class record(Options, RecordingBlock):  # noqa: N801  # reads as a statement: wi
                 keep(self.graph, outline, self.save)
             else:
                 write(outline, self.save, **self.drawn())
+            if self.view != "none" and not (_in_notebook() or _in_marimo()):
+                sys.stderr.write(f"nbgrad: wrote {self.save}\n")
 
 
 def _in_notebook() -> bool:
     """Whether IPython runs this program. A plain script has not imported IPython, and can only print."""
     return "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None
+
+
+def _in_marimo() -> bool:
+    """Whether a cell of marimo runs."""
+    if "marimo" not in sys.modules:
+        return False
+    from nbgrad.widgets import marimo_output
+
+    return marimo_output.runs()

@@ -19,6 +19,7 @@ from IPython.utils.capture import capture_output
 from ipywidgets.widgets.widget import _instances
 
 import nbgrad
+from nbgrad import recording
 from nbgrad.completions import complete
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.graph.timing import TimedGraph
@@ -26,7 +27,7 @@ from nbgrad.core.stages import STAGES
 from nbgrad.core.suggestions import nearest
 from nbgrad.magic_arguments import COMMANDS, flags, parsed
 from nbgrad.magics import AutogradMagics
-from nbgrad.options import TABLE, Options, flag
+from nbgrad.options import TABLE, Options, View, flag
 from nbgrad.widgets import pipeline
 from nbgrad.widgets.describe import describe
 from nbgrad.widgets.description import drawn as boxes
@@ -368,6 +369,28 @@ def test_record_prints_the_text_where_there_is_no_notebook(capsys: pytest.Captur
     with nbgrad.record("mine", view="text"):
         nbgrad.tensor([1.0], requires_grad=True).sum().backward()
     assert capsys.readouterr().out.startswith("mine: 1 op, 1 tensor")
+
+
+@pytest.mark.parametrize(
+    ("view", "out", "err"),
+    [("graph", "", "wrote"), ("steps", "", "wrote"), ("text", "mine: 1 op", "wrote"), ("none", "", "")],
+)
+def test_a_script_that_saves_keeps_its_stdout(
+    view: View,
+    out: str,
+    err: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recording, "_in_notebook", lambda: False)  # a shell of another test may still exist
+    with nbgrad.record("mine", save=tmp_path / "net.txt", view=view):
+        nbgrad.tensor([1.0], requires_grad=True).sum().backward()
+    told = capsys.readouterr()
+    assert (tmp_path / "net.txt").exists()
+    assert told.out.startswith(out)
+    assert bool(told.out) == bool(out)
+    assert told.err == (f"nbgrad: wrote {tmp_path / 'net.txt'}\n" if err else "")
 
 
 def test_record_shows_what_there_is_when_the_block_raises(shell: InteractiveShell) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 import torch
 
@@ -16,25 +15,6 @@ T = TypeVar("T")
 
 _written: dict[Path, int] = {}
 """By folder, how many passes this process has written there."""
-
-
-class _Passes:
-    """The passes of a training: how many batches there were, and which findings were logged."""
-
-    def __init__(self) -> None:
-        self.batches = 0
-        self.told: set[Any] = set()
-
-
-_passes: "WeakKeyDictionary[Any, _Passes]" = WeakKeyDictionary()
-
-
-def _passes_of(loader: Any, model: Any) -> _Passes:
-    """Those with a model; without one, those over a loader. A list has no weak references: each pass is its first."""
-    try:
-        return _passes.setdefault(loader if model is None else model, _Passes())
-    except TypeError:
-        return _Passes()
 
 
 def watched(
@@ -67,7 +47,7 @@ def watched(
         norms: ``writers`` get the norm of the gradient and the ratio of the update for each "module", or each
             "parameter"; None for no numbers.
         writers: what gets these numbers: a ``SummaryWriter``, a run of Weights & Biases, an ``Accelerator``, or a
-            function of values and a step, which counts the batches of the model, or else of the loader.
+            function of values and a step, which counts the batches that the model has learned from.
         options: of ``nbgrad.record``, such as ``cost`` and ``every``.
 
     Returns:
@@ -102,7 +82,6 @@ class WatchedLoader(Generic[T]):
             )
         self._loader, self._plan = loader, plan
         self._models = {} if model is None else {"model": model}
-        self._before = _passes_of(loader, model)
         self.graph: Any = None
 
     def __len__(self) -> int:
@@ -117,15 +96,13 @@ class WatchedLoader(Generic[T]):
             self._models,
             log=logging.getLogger("nbgrad"),
             epoch=0 if self._plan.folder is None else _written.get(self._plan.folder, 0),
-            told=self._before.told,
         )
         self.graph = training.graph
         error: BaseException | None = None
         try:
             for batch in self._loader:
                 yield batch
-                self._before.batches += 1
-                training.batch_ended(self._before.batches)
+                training.batch_ended()
         except GeneratorExit:  # the loop was left
             raise
         except BaseException as raised:

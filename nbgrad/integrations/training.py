@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 from nbgrad.core.engine import pacing
 from nbgrad.core.graph.finding import Finding
+from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.no_gc import uncollected
 from nbgrad.integrations.norms import Detail, StepNorms
 from nbgrad.integrations.writers import Write, writer_of
@@ -94,6 +95,39 @@ def _guarded(method: Callable[..., None]) -> Callable[..., None]:
     return safe
 
 
+class TrainingRun:
+    """One training, which may be recorded in parts: by passes over a loader, or by several calls of a trainer.
+
+    Attributes:
+        batches: how many have ended.
+        told: the findings that were logged.
+    """
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.told: set[Any] = set()
+
+    def join(self, other: "TrainingRun") -> None:
+        """``other`` was a part of this one."""
+        self.batches += other.batches
+        self.told |= other.told
+
+
+_runs: dict[int, TrainingRun] = {}
+"""By the id of the record of each parameter that learned, its run. Each epoch may have its own loader and trainer.
+The parameters stay the same tensors, and no other tensor ever gets the id of one."""
+
+
+def _run_of(graph: AutogradGraph) -> TrainingRun | None:
+    """The run of the parameters that got a gradient in ``graph``; None if none has got one so far."""
+    learned = [one.id for one in graph.records if one.kind in ("parameter", "leaf") and one.gradient is not None]
+    if not learned:
+        return None
+    found = next((_runs[id] for id in learned if id in _runs), None) or TrainingRun()
+    _runs.update(dict.fromkeys(learned, found))
+    return found
+
+
 class RecordedTraining(pacing.Pacer):
     """A training that is recorded from now on, until ``end``.
 
@@ -103,7 +137,6 @@ class RecordedTraining(pacing.Pacer):
         log: the log of the trainer, which gets findings.
         writers: of the trainer: they get numbers, as those of the plan do.
         epoch: how many epochs have ended before it.
-        told: the findings that were logged before, which are not logged again.
 
     Attributes:
         graph: the recorded graph.
@@ -118,11 +151,10 @@ class RecordedTraining(pacing.Pacer):
         log: Any,
         writers: Iterable[Write] = (),
         epoch: int = 0,
-        told: set[Any] | None = None,
     ) -> None:
         self._plan, self._models, self._log, self._epoch = plan, models, log, epoch
         self._writers = [*writers, *map(writer_of, plan.writers)]
-        self._told = set() if told is None else told
+        self._run, self._joined = TrainingRun(), False
         title = {"name": type(next(iter(models.values()))).__name__} if models else {}
         self._recording = record(view="none", **{**title, **plan.options})
         self.graph, self.over = self._recording.graph, False
@@ -161,25 +193,34 @@ class RecordedTraining(pacing.Pacer):
         self._next = max(self._next, now) + (now - began) * (1 / self._share - 1)
 
     @_guarded
-    def batch_ended(self, step: int) -> None:
+    def batch_ended(self, step: int | None = None) -> None:
         """Write the numbers of the batch as those of this ``step``, and log new findings now and then.
 
-        A batch whose gradients are added to those of the next one is no step.
+        A batch whose gradients are added to those of the next one is no step. Without a number, a step has that of its
+        last batch in the run.
         """
         began, steps = perf_counter(), self.graph.pace.steps
+        self._run.batches += 1
         if steps == self._steps:
             return
         self._steps = steps
+        self._join()
         values = {} if self._norms is None else self._norms.taken(self._plan.norms or "module")
         if values:
             loss = self.graph.pace.losses.last()
             if loss is not None:
                 values["nbgrad/loss"] = loss
-            self._write(values, step)
+            self._write(values, self._run.batches if step is None else step)
             self._rest(began)
         if steps >= self._look:
             self._look = 2 * steps
             self._tell_findings()
+
+    def _join(self) -> None:
+        """Go on with the run of what learns, once something has got a gradient."""
+        if not self._joined and (found := _run_of(self.graph)) is not None:
+            found.join(self._run)
+            self._run, self._joined = found, True
 
     def _write(self, values: dict[str, float], step: int) -> None:
         """Give the numbers to all writers. One that fails gets no more."""
@@ -200,9 +241,10 @@ class RecordedTraining(pacing.Pacer):
         self._save()
 
     def _tell_findings(self) -> None:
+        self._join()
         for one in self.graph.findings():
-            if (key := _key(one)) not in self._told:
-                self._told.add(key)
+            if (key := _key(one)) not in self._run.told:
+                self._run.told.add(key)
                 self._log.log(_LEVELS[one.severity], "nbgrad: %s", finding_line(one).strip())
 
     def _save(self) -> None:

@@ -3,12 +3,12 @@
 This module imports no part of the engine, so ``nbgrad --help`` takes a moment and not the seconds that torch needs.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Callable
 
 from nbgrad import __version__
+from nbgrad.run.parser import CommandParser
 
 
 def _run(arguments: list[str]) -> int:
@@ -38,7 +38,7 @@ def _view(arguments: list[str]) -> int:
 def _doctor(arguments: list[str]) -> int:
     from nbgrad.run import doctor
 
-    parser = argparse.ArgumentParser("nbgrad doctor", description="Check this installation, and say what it lacks.")
+    parser = CommandParser("nbgrad doctor", description="Check this installation, and say what it lacks.")
     parser.parse_args(arguments)
     return doctor.examine()
 
@@ -51,9 +51,7 @@ a folder of their own, as nbgrad-lessons-de."""
 def _lab(arguments: list[str]) -> int:
     from nbgrad.core.translation import LANGUAGE, SOURCE
 
-    parser = argparse.ArgumentParser(
-        "nbgrad lab", description="Copy the lessons into a folder, and open JupyterLab there."
-    )
+    parser = CommandParser("nbgrad lab", description="Copy the lessons into a folder, and open JupyterLab there.")
     parser.add_argument("folder", nargs="?", help=f"where they are copied to; default: {FOLDER}, or {FOLDER}-de")
     parser.add_argument("--no-open", action="store_true", help="copy them only")
     parser.add_argument(
@@ -92,14 +90,16 @@ def main(arguments: list[str] | None = None) -> int:
         KeyboardInterrupt: it ended the program.
     """
     given = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         "nbgrad", description="An autograd engine you can see.", epilog="nbgrad COMMAND --help explains a command."
     )
     parser.add_argument("--version", action="version", version=f"nbgrad {__version__}")
-    commands = parser.add_subparsers(required=True, dest="command")
+    commands = parser.add_subparsers(dest="command")
     for name, (told, _) in COMMANDS.items():
         commands.add_parser(name, help=told, add_help=False)
     command = parser.parse_args(given[:1]).command
+    if command is None:
+        parser.error(f"name a command: {', '.join(COMMANDS)}")
     try:
         return COMMANDS[command][1](given[1:])
     except KeyboardInterrupt:  # Python ends by the signal, without a traceback: a program's own is printed by now

@@ -1,9 +1,10 @@
 """``nbgrad compare``: the first op that differs in two graphs of files, as text, as a picture and as exit status."""
 
-import argparse
 import sys
 
 from nbgrad.core.graph.comparison import Comparison
+from nbgrad.options import check_folder
+from nbgrad.run.parser import CommandParser
 from nbgrad.run.view import saved_graph
 
 EQUAL, DIFFERENT, TROUBLE = 0, 1, 2
@@ -19,9 +20,7 @@ def compare(arguments: list[str]) -> int:
     Returns:
         0 if all numbers agree, 1 if something differs, 2 if they cannot be compared.
     """
-    parser = argparse.ArgumentParser(
-        "nbgrad compare", description="Name the first op that differs in two saved graphs."
-    )
+    parser = CommandParser("nbgrad compare", description="Name the first op that differs in two saved graphs.")
     parser.add_argument("left", help="a file that ends in .nbgrad: the reference")
     parser.add_argument("right", help="the other file")
     parser.add_argument("--rtol", type=float, help="the relative distance up to which results agree")
@@ -30,6 +29,8 @@ def compare(arguments: list[str]) -> int:
     )
     given = parser.parse_args(arguments)
     try:
+        if given.save is not None:
+            check_folder(given.save, shell=True)
         found = Comparison(
             saved_graph(given.left), saved_graph(given.right), (given.left, given.right), rtol=given.rtol
         )

@@ -1,5 +1,6 @@
 """The report at the end of a run, as text: what ran, the losses, the totals and the findings with their lines."""
 
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
@@ -9,7 +10,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.translation import translate
 from nbgrad.run.formats import before, told_findings, where
-from nbgrad.run.recorded import OtherThread
+from nbgrad.run.threads import OtherThread
 from nbgrad.widgets.description.compiled import earlier, summary, times
 from nbgrad.widgets.description.format import counted, duration, number
 from nbgrad.widgets.description.rank_overlays import rank_notes
@@ -25,7 +26,13 @@ _LINES = 4
 
 
 def report(
-    graph: AutogradGraph, name: str, seconds: float, *, goes_on: bool = False, others: Sequence[OtherThread] = ()
+    graph: AutogradGraph,
+    name: str,
+    seconds: float,
+    *,
+    goes_on: bool = False,
+    thread: OtherThread | None = None,
+    others: Sequence[OtherThread] = (),
 ) -> list[str]:
     """The lines of the report about ``graph``, which is closed.
 
@@ -34,6 +41,7 @@ def report(
         name: of the program.
         seconds: how long it ran.
         goes_on: whether the program runs on, without being recorded.
+        thread: the recorded thread, with what it had run before; None if it is the main thread.
         others: the threads that have trained without being recorded.
     """
     head = translate(
@@ -46,6 +54,13 @@ def report(
     if not graph.records and graph.ending is None:
         return [head, f"  {nothing(others)}"]
     lines = [head, *_losses(graph.losses)]
+    if thread is not None:
+        told = translate(
+            "The thread {name} is recorded. Before it was noticed, it ran {backwards}",
+            name=thread.name,
+            backwards=counted(thread.backwards, "backward"),
+        )
+        lines.append(f"  {told}")
     if others:
         lines.append(f"  {_elsewhere(others)}")
     records = graph.records
@@ -65,6 +80,13 @@ def nothing(others: Sequence[OtherThread]) -> str:
     """The sentence about a run without a graph, without its full stop; ``others``: see ``report``."""
     if others:
         return translate("nothing was recorded in the main thread. {elsewhere}", elsewhere=_elsewhere(others))
+    running = [one.name for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
+    if running:
+        return translate(
+            "nothing was recorded: the main thread has ended, and the thread {name} still runs. If it trains, wait for "
+            "it at the end of the program, with the method join() of the thread",
+            name=running[0],
+        )
     return translate(
         "nothing was recorded: in this process, no op ran on a tensor that needs a gradient. If the "
         "program starts other processes, start each of them with nbgrad run, as in torchrun -m "
@@ -88,9 +110,9 @@ def _elsewhere(others: Sequence[OtherThread]) -> str:
             total=sum(one.backwards for one in others[1:]),
         )
     return translate(
-        "{told}. They are not recorded, because nbgrad run follows the main thread. Train there, or "
-        "write `with nbgrad.record(save='thread.html'):` around the training, in the function of the "
-        "thread",
+        "{told}. They are not recorded: nbgrad run records the first thread that trains, and notices one beside the "
+        "main thread at the end of its first step. To record this training, write "
+        "`with nbgrad.record(save='thread.html'):` around it, in its thread",
         told=told,
     )
 

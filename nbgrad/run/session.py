@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from nbgrad.arguments import argument_of
 from nbgrad.choices import SEVERITIES
-from nbgrad.options import SUFFIXES, TABLE, Options, check_file
+from nbgrad.options import SUFFIXES, TABLE, Options, check_folder, suffix_of
+from nbgrad.run.parser import CommandParser
 from nbgrad.run.script import ProgramError, PythonProgram, found_module, found_script
 from nbgrad.run.terminal import StatusLine
 from nbgrad.run.watched import WatchedProgram, run_alone
@@ -54,8 +55,9 @@ def run(arguments: list[str]) -> int:
             return
         from nbgrad.run.report import report
 
-        others = recording.others.found
-        _tell(stream, report(graph, program.name, recording.seconds, goes_on=recording.goes_on, others=others))
+        seconds, goes_on, others = recording.seconds, recording.goes_on, recording.others.found
+        lines = report(graph, program.name, seconds, goes_on=goes_on, thread=recording.thread, others=others)
+        _tell(stream, lines)
         for file in files:
             try:
                 graph.save(file, **options.drawn())
@@ -144,11 +146,10 @@ def _without_torch() -> str:
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:
     """A parser with the options of ``record`` that a command can have."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         f"nbgrad {name}",
         usage=f"nbgrad {name} [options] (script.py | folder | file.zip | -m module) [arguments of the program]",
         description=description,
-        allow_abbrev=False,  # an abbreviation may fit a second option in a later version
     )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, with its arguments")
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -201,7 +202,8 @@ def _file(parser: argparse.ArgumentParser, path: str, *, any_suffix: bool = Fals
     """The file that is to be written at the end: in this folder, whichever the program changes to."""
     try:
         if not any_suffix:
-            check_file(path)
+            suffix_of(path)
+        check_folder(path, shell=True)
         file = Path(path).expanduser().absolute()
         _try(file)
     except (OSError, ValueError) as error:

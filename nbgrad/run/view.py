@@ -1,6 +1,5 @@
 """``nbgrad view``: a saved graph, opened in the browser."""
 
-import argparse
 import os
 import sys
 import tempfile
@@ -9,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbgrad.export import unsaved
+from nbgrad.options import check_folder
+from nbgrad.run.parser import CommandParser
 
 if TYPE_CHECKING:
     from nbgrad.core.graph.saved_graph import SavedGraph
@@ -23,7 +24,7 @@ def view(arguments: list[str]) -> int:
     Returns:
         0 if there is a page; 2 if the file cannot be shown.
     """
-    parser = argparse.ArgumentParser("nbgrad view", description="Open a saved graph in the browser.")
+    parser = CommandParser("nbgrad view", description="Open a saved graph in the browser.")
     parser.add_argument("file", help=f"a graph that was saved: .nbgrad, or {', '.join(PAGES)}")
     parser.add_argument("--output", metavar="PAGE", help="write the page to this .html file; default: a temporary file")
     parser.add_argument("--no-open", action="store_true", help="write the page only, and print its path")
@@ -51,6 +52,8 @@ def _page(file: Path, output: str | None) -> Path:
         if output is not None:
             raise ValueError(f"{str(file)!r} is a page or a picture already: --output is for a .nbgrad file")
         return file
+    if output is not None:
+        check_folder(output, shell=True)
     graph = saved_graph(file)
     page = Path(output) if output is not None else Path(tempfile.mkdtemp(prefix="nbgrad-")) / f"{file.stem}.html"
     if page.suffix.lower() != ".html":

@@ -85,7 +85,7 @@ class WatchedProgram:
         finally:
             self._import.stop()
             if self._recording is not None:
-                self._recording.leave()
+                self._recording.leave(error)
         if self._recording is not None and isinstance(error, KeyboardInterrupt):
             self._recording.unwind()
         return error

@@ -7,12 +7,14 @@ import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from weakref import ref
 
 import pytest
 import torch
+from torch import nn
 
 import nbgrad
 from nbgrad.core.recorder.switches import follows
@@ -157,15 +159,39 @@ def test_an_error_of_the_loader_is_raised_and_shown(tmp_path: Path) -> None:
     assert loop.graph.ending.kind == "OSError"
 
 
-def test_a_finding_is_logged_once_with_its_severity(log: Lines) -> None:
-    model = net()
-    loader = torch.utils.data.DataLoader(batches(24), batch_size=None)  # type: ignore[arg-type]
-    train(model, (watched(loader, model) for _ in range(2)), rate=1e-12)
+FORMS: dict[str, Callable[[Any, Any], Any]] = {
+    "a list": lambda rows, _: watched(rows),
+    "a list and the model": watched,
+    "a generator": lambda rows, _: watched(one for one in rows),
+    "a loader made for each epoch": lambda rows, _: watched(torch.utils.data.DataLoader(rows, batch_size=None)),
+    "a wrapper made for each epoch": lambda rows, model: watched(rows, nn.Sequential(model)),
+}
+"""How a loop of epochs may watch its batches, of which it knows a list, and its model."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_finding_is_logged_once_with_its_severity(form: str, log: Lines) -> None:
+    model, rows = net(), batches(24)
+    train(model, (FORMS[form](rows, model) for _ in range(3)), rate=1e-12)
     [told] = log.of("ERROR")
     assert re.match(r"nbgrad: \S+trainings.py:\d+: error: SGD has a learning rate of 1e-12", told)
     assert told.endswith("[no change]")
-    assert all(one.startswith("nbgrad: Sequential: 24 steps, 24 backwards, ") for one in log.of("INFO"))
-    assert len(log.of("INFO")) == 2
+    assert len(log.of("INFO")) == 3
+    assert all(": 24 steps, 24 backwards, " in one for one in log.of("INFO"))
+
+    train(net(), [watched(rows)], rate=1e-12)
+    assert len(log.of("ERROR")) == 2, "another model has the fault, too"
+
+
+def test_trainings_of_one_model_are_one_run_for_every_trainer(log: Lines) -> None:
+    model, rows = net(), batches(24)
+    for _ in range(2):
+        training = RecordedTraining(TrainingPlan("here"), {"model": model}, log=LOG)
+        train(model, [rows], rate=1e-12)
+        training.batch_ended(24)
+        training.epoch_ended(1)
+        training.end()
+    assert len(log.of("ERROR")) == 1
 
 
 def test_a_writer_that_fails_gets_no_more_numbers(log: Lines) -> None:
@@ -281,10 +307,24 @@ def test_a_run_of_weights_and_biases_keeps_the_rows_of_the_program(log: Lines) -
         assert log.lines == []
 
 
-def test_the_steps_of_a_model_go_on_in_its_next_pass_over_a_list() -> None:
+@pytest.mark.parametrize("names_the_model", [True, False])
+def test_the_steps_of_a_model_go_on_in_its_next_pass_over_a_list(names_the_model: bool) -> None:
     told: list[int] = []
     model = net()
-    train(model, (watched(batches(2), model, every=1, writers=[lambda _, step: told.append(step)]) for _ in range(2)))
+    known = (model,) if names_the_model else ()
+    train(model, (watched(batches(2), *known, every=1, writers=[lambda _, step: told.append(step)]) for _ in range(2)))
+    assert told == [1, 2, 3, 4]
+
+
+def test_the_steps_of_nbgrads_own_modules_go_on() -> None:
+    told: list[int] = []
+    model = nbgrad.nn.Linear(2, 1)
+    optimizer = nbgrad.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        for x in watched([[[1.0, 2.0]], [[3.0, 1.0]]], every=1, writers=[lambda _, step: told.append(step)]):
+            optimizer.zero_grad()
+            model(nbgrad.tensor(x)).square().sum().backward()
+            optimizer.step()
     assert told == [1, 2, 3, 4]
 
 

@@ -17,9 +17,10 @@ import nbgrad
 from nbgrad.core.engine import pacing
 from nbgrad.run import session, terminal, view
 from nbgrad.run.command import main
-from nbgrad.run.recorded import OtherThreads, ProgramRecording
+from nbgrad.run.recorded import ProgramRecording
 from nbgrad.run.report import plain, report, sparkline
 from nbgrad.run.terminal import StatusLine
+from nbgrad.run.threads import OtherThreads
 
 pytestmark = pytest.mark.once
 
@@ -61,7 +62,7 @@ def test_threads_that_train_unrecorded_are_named() -> None:
         with nbgrad.AutogradGraph():
             train(torch.ones, 7)
 
-    others = OtherThreads()
+    others = OtherThreads(lambda _: False)
     pacing.add_elsewhere(others)
     with nbgrad.AutogradGraph() as graph:
         train(torch.ones, 1)
@@ -213,6 +214,32 @@ def test_a_page_is_opened_where_there_is_a_browser(
         assert main(["view", str(page), *words]) == 0
         assert capsys.readouterr().out == f"{page}\n"
     assert opened == [page.as_uri()]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--save", "a folder/run.html", "train.py"),
+        ("check", "--output", "a folder/run.sarif", "train.py"),
+        ("compare", "--save", "a folder/both.html", "one.nbgrad", "two.nbgrad"),
+        ("view", "--output", "a folder/page.html", "one.nbgrad"),
+    ],
+)
+def test_a_folder_that_is_missing_gets_the_command_that_makes_it(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("one.nbgrad", "two.nbgrad")):
+        saved(tmp_path / name, number)
+    (tmp_path / "train.py").touch()
+    try:
+        status: Any = main([*words])
+    except SystemExit as ended:
+        status = ended.code
+    assert status == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"nbgrad {words[0]}: '{words[2]}' was not written: there is no folder 'a folder'.")
+    assert told.endswith(" Make it first, with mkdir -p 'a folder'\n")
 
 
 def test_what_cannot_be_viewed_is_said_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -198,23 +199,133 @@ def test_a_forked_child_writes_nothing_and_a_thread_is_not_recorded(tmp_path: Pa
     head, told, *_ = report_of(result)
     assert head.startswith("nbgrad: forks.py, no backward in ")
     assert told.startswith("  nothing was recorded in the main thread. The thread Thread-1 (work) ran 1 backward, at ")
-    assert "forks.py:9. They are not recorded, because nbgrad run follows the main thread. Train there, " in told
-
-
-@pytest.mark.rotated(6)
-def test_a_thread_that_imports_torch_itself_and_trains_is_named(tmp_path: Path) -> None:
-    (tmp_path / "late.py").write_text(
-        "import threading\n"
-        "def work():\n    import torch\n    w = torch.ones(2, requires_grad=True)\n"
-        "    for _ in range(3):\n        (w * w).sum().backward()\n"
-        "thread = threading.Thread(target=work, name='trainer')\nthread.start()\nthread.join()\n"
+    assert (
+        "forks.py:9. They are not recorded: nbgrad run records the first thread that trains, and notices one " in told
     )
-    result = nbgrad("run", "late.py", cwd=tmp_path)
-    assert result.returncode == 0
-    _, told, *_ = report_of(result)
+    assert "with nbgrad.record(save='thread.html'):" in told
+
+
+THREADS = """
+import asyncio, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+
+def train(steps, fails=None, adds=1, delay=0):
+    import torch
+    time.sleep(delay)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    x = torch.randn(16, 4)
+    for step in range(steps):
+        if step == fails:
+            net(x[:, :3])
+        loss = net(x).square().mean() / adds
+        loss.backward()
+        if step % adds == adds - 1:
+            optimizer.step()
+            optimizer.zero_grad()
+        DONE.append(step)
+
+DONE = []
+
+def thread(*given, name="trainer", **more):
+    made = threading.Thread(target=train, args=given, name=name, **more)
+    made.start()
+    return made
+
+WAYS = {
+    "waits": lambda: thread(30).join(),
+    "adds": lambda: thread(30, None, 3).join(),
+    "fails": lambda: thread(30, 7).join(),
+    "pool": lambda: ThreadPoolExecutor().submit(train, 30, 7).result(),
+    "copied context": lambda: (__import__("torch"), asyncio.run(asyncio.to_thread(train, 30))),
+    "task": lambda: asyncio.run(asyncio.to_thread(train, 30)),
+    "several": lambda: [thread(many, name=name).join() for name, many in (("A", 30), ("B", 20))],
+    "main later": lambda: (thread(30).join(), train(20)),
+    "main first": lambda: (train(20), thread(30).join()),
+    "is left": lambda: (__import__("torch"), thread(3, None, 1, 4)),
+    "goes on": lambda: (thread(10 ** 9, daemon=True), [time.sleep(0.01) for _ in iter(lambda: len(DONE) < 50, False)]),
+}
+WAYS[sys.argv[1]]()
+"""
+
+
+@pytest.mark.rotated(3)
+@pytest.mark.parametrize(
+    ("way", "steps", "told"),
+    [
+        (
+            "waits",
+            "29 steps (29 backwards, all ",
+            "The thread trainer is recorded. Before it was noticed, it ran 1 b",
+        ),
+        (
+            "adds",
+            "10 steps (28 backwards, all ",
+            "The thread trainer is recorded. Before it was noticed, it ran 2 b",
+        ),
+        ("several", "29 steps (29 backwards, all ", "The thread B ran 20 backwards, at threads.py:16. They are not re"),
+        ("main later", "29 steps (29 backwards, all ", "The thread MainThread ran 20 backwards, at threads.py:16. "),
+        ("main first", "20 steps (20 backwards, all ", "The thread trainer ran 30 backwards, at threads.py:16. "),
+        ("copied context", "29 steps (29 backwards, all ", "The thread asyncio_0 is recorded. "),
+        ("task", "29 steps (29 backwards, all ", "The thread asyncio_0 is recorded. "),
+    ],
+)
+def test_the_thread_that_trains_is_recorded(tmp_path: Path, way: str, steps: str, told: str) -> None:
+    (tmp_path / "threads.py").write_text(THREADS)
+    result = nbgrad("run", "--every", "1", "--save", "run.nbgrad", "threads.py", way, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, "")
+    head, *lines = report_of(result)
+    assert head.startswith(f"nbgrad: threads.py, {steps}recorded) in ")
+    assert any(line.startswith(f"  {told}") or told in line for line in lines), lines
+    assert [line.rpartition(" [")[2] for line in lines if ": warning: " in line] == ["no activation]"]
+    assert ": error: " not in result.stderr
+    assert "Exception" not in result.stderr
+    assert "  wrote run.nbgrad" in lines
+
+
+@pytest.mark.rotated(3)
+@pytest.mark.parametrize(("way", "status"), [("fails", 0), ("pool", 1)])
+def test_an_error_in_a_thread_is_shown_with_the_failed_step(tmp_path: Path, way: str, status: int) -> None:
+    (tmp_path / "threads.py").write_text(THREADS)
+    result = nbgrad("run", "threads.py", way, cwd=tmp_path)
+    plain = python("threads.py", way, cwd=tmp_path)
+    assert result.returncode == plain.returncode == status
+    assert result.stderr.startswith(plain.stderr), "the traceback of Python, then the report"
+    head, *lines = report_of(result)
+    assert re.match(r"nbgrad: threads\.py, 6 steps .*, ended by RuntimeError at threads\.py:14", head)
+    assert any(line.startswith("  threads.py:14: error: ") and line.endswith("[failed]") for line in lines)
+
+
+@pytest.mark.rotated(3)
+def test_a_thread_is_recorded_for_so_many_steps_and_checked(tmp_path: Path) -> None:
+    (tmp_path / "threads.py").write_text(THREADS)
+    head, *lines = report_of(nbgrad("run", "--steps", "5", "--save", "run.txt", "threads.py", "waits", cwd=tmp_path))
+    assert head.startswith("nbgrad: threads.py, 5 steps (5 backwards")
+    assert head.endswith("; it is recorded no longer, and goes on")
+    assert lines[-1] == "  wrote run.txt"
+    result = nbgrad("check", "threads.py", "waits", cwd=tmp_path)
+    assert result.returncode == 1
+    assert result.stdout.startswith("threads.py:15: warning: ")
+
+
+@pytest.mark.rotated(3)
+def test_a_thread_that_the_program_does_not_wait_for_is_named(tmp_path: Path) -> None:
+    (tmp_path / "threads.py").write_text(THREADS)
+    head, told, *_ = report_of(nbgrad("run", "threads.py", "is left", cwd=tmp_path))
+    assert head.startswith("nbgrad: threads.py, no backward in ")
     assert told.startswith(
-        "  nothing was recorded in the main thread. The thread trainer ran 3 backwards, at late.py:6."
+        "  nothing was recorded: the main thread has ended, and the thread trainer still runs. If it"
     )
+
+
+@pytest.mark.rotated(3)
+def test_a_thread_that_still_trains_at_the_end_leaves_after_its_step(tmp_path: Path) -> None:
+    (tmp_path / "threads.py").write_text(THREADS)
+    result = nbgrad("run", "--save", "run.txt", "threads.py", "goes on", cwd=tmp_path)
+    head, *lines = report_of(result)
+    assert re.match(r"nbgrad: threads\.py, [\d,]+ steps .*; it is recorded no longer, and goes on", head)
+    assert "  wrote run.txt" in lines
 
 
 LOADERS = """
@@ -264,7 +375,7 @@ def test_a_program_without_torch_is_not_recorded_and_reads_its_stdin(tmp_path: P
         ),
         (("--every", "x", "train.py"), "nbgrad run: error: every='x': it has to be a whole number, 1 or more, or none"),
         (("--every", "2", "--time", "train.py"), "nbgrad run: error: every=2: with time each step is recorded"),
-        (("--evry", "2", "train.py"), "nbgrad run: error: "),
+        (("--evry", "2", "train.py"), "nbgrad run: error: there is no option --evry; did you mean --every?"),
         (("--steps", "0", "train.py"), "nbgrad run: error: argument --steps: '0' is no whole number, 1 or more"),
         (("--ranks", "train.py"), "nbgrad run: error: ranks=True compares the processes of a group, and there is none"),
         ((), "nbgrad run: error: name a program: a script, a folder or a zip file with a __main__.py, or -m"),

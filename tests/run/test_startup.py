@@ -6,6 +6,7 @@ from time import perf_counter
 
 import pytest
 
+from nbgrad.run.command import main
 from tests.run.commands import ROOT, environment
 
 pytestmark = pytest.mark.once
@@ -35,6 +36,30 @@ def test_help_takes_a_moment() -> None:
         subprocess.run([sys.executable, "-m", "nbgrad", "--help"], cwd=ROOT, capture_output=True, check=True)
         seconds.append(perf_counter() - begin)
     assert min(seconds) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("run --evry 10 x.py", "nbgrad run: error: there is no option --evry; did you mean --every?"),
+        ("run --evry=10 -m x --steps", "nbgrad run: error: there is no option --evry; did you mean --every?"),
+        ("check --fail-onn error x.py", "nbgrad check: error: there is no option --fail-onn; did you mean --fail-on?"),
+        ("check --format sarfi x.py", "'sarif', 'json'); did you mean sarif?"),
+        ("compare --rtl 1 a b", "nbgrad compare: error: there is no option --rtl; did you mean --rtol?"),
+        ("compare a b c", "nbgrad compare: error: unrecognized arguments: c"),
+        ("view --out page.html run.nbgrad", "nbgrad view: error: there is no option --out; did you mean --output?"),
+        ("doctor --strange", "nbgrad doctor: error: there is no option --strange"),
+        ("lab --no-opn", "nbgrad lab: error: there is no option --no-opn; did you mean --no-open?"),
+        ("comapre a b", "did you mean compare?"),
+        ("--vesion", "nbgrad: error: there is no option --vesion; did you mean --version?"),
+        ("", "nbgrad: error: name a command: run, check, view, compare, doctor, lab"),
+    ],
+)
+def test_a_mistyped_word_gets_a_suggestion(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.rstrip().endswith(told)
 
 
 @pytest.mark.rotated(3)

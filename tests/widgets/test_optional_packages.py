@@ -256,8 +256,8 @@ def test_without_any_of_them_nbgrad_computes_and_writes_text(tmp_path: Path) -> 
         [sys.executable, "-c", ALONE % (gone,), tmp_path], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("net: 2 ops, 1 tensor")
-    assert "nbgrad" not in done.stderr
+    assert done.stdout == ""
+    assert done.stderr == f"nbgrad: wrote {tmp_path}/net.json\n"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["net.json", "net.svg", "net.txt"]
 
 

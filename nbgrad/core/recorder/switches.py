@@ -57,7 +57,7 @@ class _ThreadEnd:
         self._thread = get_ident()
 
     def __del__(self) -> None:
-        if self._thread in _torch.open:
+        if not sys.is_finalizing() and self._thread in _torch.open:
             with _torch.lock:
                 _torch.open[:] = [thread for thread in _torch.open if thread != self._thread]
                 if not _torch.open and recorder.mode is not None:
