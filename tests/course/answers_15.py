@@ -179,6 +179,7 @@ RIGHT: dict[str, list[Any]] = {
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "15.1": [
+        (lambda gradients, sizes: combined(gradients, sizes) * sum(sizes) / max(sizes), "factor", "a constant factor"),
         (lambda gradients, _: sum(gradients) / len(gradients), "numbers", "that is the mean of the gradients"),
         (lambda gradients, _: sum(gradients), "factor", "that is the sum: each part is a mean already"),
         (lambda gradients, sizes: combined(gradients, sizes) * sum(sizes), "factor", "by the number of all rows"),
