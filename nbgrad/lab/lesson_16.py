@@ -257,7 +257,7 @@ _HAS = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0), "exp": np.exp}
 def _known(formula: Callable[..., Any]) -> Deviation | None:
     """Whether the engine has this activation already."""
     numbers = np.linspace(-3, 3, 7)
-    with answering("formula with shape (7,)"):
+    with answering(translate("op or formula with shape {shape}", shape=numbers.shape)):
         found = np.asarray(formula(numbers), dtype=float)
     name = next((name for name, op in _HAS.items() if np.array_equal(found, op(numbers))), "")
     return Deviation("type", translate("your engine has {name} already: take another one", name=name)) if name else None

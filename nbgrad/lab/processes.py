@@ -163,8 +163,8 @@ def _advice(said: list[str]) -> str:
         return ""
     return (
         f"\n    a process has nothing of the notebook but the functions that it gets. If {found[1]} is a function of "
-        f"yours, write it into the call: run(main, {found[1]}). A number, a class or an import belongs into one of these "
-        "functions"
+        f"yours, write it into the call: run(main, {found[1]}). A number, a class or an import belongs into one of "
+        "these functions"
     )
 
 

@@ -140,10 +140,10 @@ _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
     (UnboundLocalError, "", ". A line uses this name before another line sets it"),
     (AttributeError, "'NoneType'", ". A value is None here: check for None first"),
     (TypeError, "'NoneType'", ". A value is None here: it was never set, or a function gives no result"),
-    (TypeError, "'method' object does not support the context", ". The parentheses behind its name are missing"),
+    (TypeError, "'method'", ". The parentheses behind its name are missing"),
     (
         TypeError,
-        "0-dimensional arrays",
+        "0-dimensional",
         ". It is an array of several numbers: the functions of math take one number, those of numpy take an array",
     ),
     (TypeError, "for ^", ". A power is written with **"),
