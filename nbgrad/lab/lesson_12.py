@@ -43,6 +43,7 @@ def _attentions() -> list[Case]:
 def _about_attention(got: Any, case: Case) -> Deviation | None:
     q, k, v = (one.data for one in case.arguments)
     scores, width = q @ k.T, q.shape[1]
+    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
     slips = (
         (scores.softmax(1) @ v, "factor", "the scores are not divided by the root of the width"),
         ((scores / 2**0.5).softmax(1) @ v, "factor", "2 is the width of the vectors in the example: take that of q"),
@@ -58,7 +59,7 @@ def _about_attention(got: Any, case: Case) -> Deviation | None:
         ((scores * width**0.5).softmax(1) @ v, "factor", "the scores are multiplied by the root of the width"),
         (scores.softmax(1) / width**0.5 @ v, "factor", "the weights are divided by the root of the width, and not the "
          "scores"),
-        (scaled_dot_product_attention(*case.arguments, is_causal=True), "row", "it masks: here each row of q is "
+        ((scores / width**0.5).masked_fill(future, -torch.inf).softmax(1) @ v, "row", "it masks: here each row of q is "
          "compared with all rows of k"),
         ((scores / width**0.5).softmax(1), "shape", "these are the weights: the values v come last"),
     )  # fmt: skip
@@ -152,7 +153,7 @@ def _about_mask(got: Any, case: Case) -> Deviation | None:
 
 
 def _about_rows(rows: torch.Tensor, future: torch.Tensor) -> Deviation | None:
-    """What can be said of weights without their scores."""
+    """The fault that weights show without their scores."""
     bad = rows.isnan().any(1)
     if bad[0] and not bad[1:].any():
         text = "the first row is NaN: it may look at itself. Forbid only what lies right of the diagonal"
@@ -162,7 +163,7 @@ def _about_rows(rows: torch.Tensor, future: torch.Tensor) -> Deviation | None:
             "not finite", "each row with a forbidden column is NaN: the score there has to be minus infinity"
         )
     if bad.all():
-        text = "every row is NaN, as of 0 times infinity: choose the scores with masked_fill or where"
+        text = "every row is NaN, as of 0 times infinity: choose the scores with masked_fill"
         return Deviation("not finite", text)
     if bad.any():
         return None

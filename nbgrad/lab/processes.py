@@ -157,7 +157,7 @@ def _ended(started: "list[subprocess.Popen[bytes]]") -> bool:
 
 
 def _advice(said: list[str]) -> str:
-    """What to do about a name that the notebook has and a new process lacks."""
+    """Advice about a name that the notebook has and a new process lacks; empty for other errors."""
     found = re.fullmatch(r"NameError: name '(\w+)' is not defined.*", said[-1]) if said else None
     if found is None:
         return ""
