@@ -776,7 +776,8 @@ _WRONG_ATTENTION = (
 
 def _gpt(module: ModuleType) -> Deviation | None:
     network = module.GPT(5, 4, 8, np.random.default_rng(0))
-    scores = network(np.array([[1, 2, 3, 4]])).data
+    with answering("GPT(5, 4, 8) with codes of shape (1, 4)"):
+        scores = network(np.array([[1, 2, 3, 4]])).data
     if scores.shape != (1, 4, 5):
         return Deviation(
             "shape",
