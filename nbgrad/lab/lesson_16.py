@@ -37,28 +37,31 @@ So long lives this, and this gives life to thee.
 
 _SHARE, _LOSS, _LENGTH = 0.95, 1.5, 32
 
-_NOT_TRAINED = "the digits are read, but no backward of your engine has run: train a network of mygrad"
+_NOT_TRAINED = "the digits are read, but no op of your engine has run: train a network of mygrad"
 _NOT_COMPUTED = (
     "the scores are good, but no op of your engine has run: give a GPT of mygrad, or a function that calls it"
 )
 
 
 @contextmanager
-def _watched() -> Iterator[Counter[str]]:
-    """How many ops and backwards of the student's engine run in the block.
+def _counting_ops() -> Iterator[Counter[str]]:
+    """How many ops of the student's engine run in the block, by their names.
 
     Its files may have been imported again and again, and each time there is another class.
     """
-    before = [(one, vars(one)["__init__"], vars(one)["backward"]) for one in _classes(object)
-              if _is_engine(one) and {"__init__", "backward"} <= set(vars(one))]  # fmt: skip
-    used: Counter[str] = Counter()
-    for one, init, backward in before:
-        one.__init__, one.backward = _counted(init, used, "op"), _counted(backward, used, "backward")
+    classes = [one for one in _classes(object) if _is_engine(one)]
+    before = [vars(one).get("__init__") for one in classes]
+    ran: Counter[str] = Counter()
+    for one in classes:
+        one.__init__ = _counted(one.__init__, ran)
     try:
-        yield used
+        yield ran
     finally:
-        for one, init, backward in before:
-            one.__init__, one.backward = init, backward
+        for one, init in zip(classes, before, strict=True):
+            if init is None:
+                del one.__init__
+            else:
+                one.__init__ = init
 
 
 def _classes(base: type) -> Iterator[Any]:
@@ -74,12 +77,12 @@ def _is_engine(one: type) -> bool:
     return one.__name__ == "Tensor" and (module == "__main__" or module.split(".")[-2:] == [PACKAGE, "tensor"])
 
 
-def _counted(method: Callable[..., Any], used: Counter[str], what: str) -> Callable[..., Any]:
-    @wraps(method)
-    def counted(self: Any, *arguments: Any, **settings: Any) -> Any:
-        found = method(self, *arguments, **settings)
-        used[what] += what != "op" or bool(getattr(self, "parents", ()))
-        return found
+def _counted(init: Callable[..., None], ran: Counter[str]) -> Callable[..., None]:
+    @wraps(init)
+    def counted(self: Any, *arguments: Any, **settings: Any) -> None:
+        init(self, *arguments, **settings)
+        if getattr(self, "parents", True):  # a leaf has none
+            ran[str(getattr(self, "op", ""))] += 1
 
     return counted
 
@@ -97,7 +100,7 @@ def _reads_digits(answer: Any) -> Deviation | None:
     order = np.random.default_rng(16).permutation(len(digits.data))
     held_out, seen = order[:449], order[449:]
     images, labels = digits.data / 16, digits.target
-    with answering("learn(images, labels)"), _watched() as used:
+    with answering("learn(images, labels)"), _counting_ops() as ran:
         read = answer(images[seen], labels[seen])
         if PACKAGE in type(read).__module__.split("."):
             return Deviation(
@@ -122,7 +125,7 @@ def _reads_digits(answer: Any) -> Deviation | None:
         )
     share = float((given == labels[held_out]).mean())
     if share >= _SHARE:
-        return None if used["backward"] else Deviation("type", _NOT_TRAINED)
+        return None if ran else Deviation("type", _NOT_TRAINED)
     return Deviation(
         "numbers",
         translate("{percent:.1f} % of the held out digits are read, and 95 % are asked for", percent=share * 100),
@@ -163,7 +166,7 @@ def _knows_the_poem(answer: Any) -> Deviation | None:
     codes = codes_of(POEM)
     windows = np.stack([codes[at : at + _LENGTH + 1] for at in range(0, len(codes) - _LENGTH, 7)])
     before, after = windows[:, :-1], windows[:, 1:]
-    with _watched() as used:
+    with _counting_ops() as ran:
         scores = _scores(answer, before)
     if isinstance(scores, Deviation):
         return scores
@@ -176,7 +179,7 @@ def _knows_the_poem(answer: Any) -> Deviation | None:
         return Deviation("order", "it looks ahead: the scores of the first half change with the letters of the second")
     loss = _loss_of(scores, after)
     if loss <= _LOSS:
-        return None if used["op"] else Deviation("type", _NOT_COMPUTED)
+        return None if ran else Deviation("type", _NOT_COMPUTED)
     guessing = np.log(len(set(POEM)))
     more = ": it has learned nothing" if loss > guessing - 0.3 else ""
     return Deviation(

@@ -154,7 +154,7 @@ RIGHT: dict[str, list[Any]] = {
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "16.1": [
-        (nearest, "type", "no backward of your engine has run: train a network of mygrad"),
+        (nearest, "type", "no op of your engine has run: train a network of mygrad"),
         (lambda images, labels: network(0), "type", "learn gives the network itself"),
         (lambda images, labels: learn(images, labels, 0), "numbers", "of the held out digits are read, and 95"),
         (lambda images, labels: learn(images[:100], labels[:100]), "numbers", "of the held out digits are read"),
