@@ -158,7 +158,7 @@ def _ended(started: "list[subprocess.Popen[bytes]]") -> bool:
 
 def _advice(said: list[str]) -> str:
     """Advice about a name that the notebook has and a new process lacks; empty for other errors."""
-    found = re.fullmatch(r"NameError: name '(\w+)' is not defined.*", said[-1]) if said else None
+    found = re.search(r"^NameError: name '(\w+)' is not defined", "\n".join(said), re.MULTILINE)
     if found is None:
         return ""
     return (
