@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.translation import translate
-from nbgrad.lab import lesson_03
+from nbgrad.lab import lesson_03, lesson_09
 from nbgrad.lab.engine import PACKAGE, empty_functions, load
 from nbgrad.lab.judges import slip
 from nbgrad.lab.mygrad import optim as reference
@@ -594,6 +594,7 @@ def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Devia
         references.step()
         for one, other in zip(mine, theirs, strict=True):
             if (found := _of_step(one.data, other.data)) is not None:
+                found = _about_steps(name, settings, module) or found
                 at_step = translate(
                     "{said}: a parameter of shape {shape} after step {step}",
                     said=said,
@@ -610,10 +611,54 @@ def _of_step(given: Any, right: Any) -> Deviation | None:
     return _compared(given, right, translate("the right number"))
 
 
+def _about_steps(name: str, settings: dict[str, Any], module: ModuleType) -> Deviation | None:
+    """Which of the usual mistakes of lesson 9 an optimizer makes, if every parameter has a gradient in each step."""
+    rng, of_array = np.random.default_rng(0), tensor_class(module)
+    start, gradients = rng.standard_normal((2, 3)), rng.standard_normal((4, 2, 3))
+    yours, right = (
+        _places(getattr(each, name)([one := of_array(start.copy())], **settings), one, gradients)
+        for each in (module, reference)
+    )
+    if difference(yours, right, rtol=RTOL, atol=ATOL) is None:
+        text = (
+            "it is right while each parameter has a gradient. One without stays as it is, and so does all that the "
+            "optimizer remembers of it, such as the number of its steps"
+        )
+        return Deviation("element", text)
+    memory, wrongs = _WRONG_STEPS.get((name, *settings.values()), (0, ()))
+    for update, kind, text in wrongs:
+        w, *kept = start, *(np.zeros_like(start) for _ in range(memory))
+        places = []
+        for step, gradient in enumerate(gradients, 1):
+            with np.errstate(all="ignore"):  # some of them take the root of negative numbers
+                w, *kept = update(w, gradient, *kept, *([step] if name == "Adam" else []))
+            places.append(w)
+        if difference(yours, np.stack(places), rtol=RTOL, atol=ATOL) is None:
+            return Deviation(kind, text)
+    return None
+
+
+def _places(optimizer: Any, parameter: Any, gradients: Any) -> Any:
+    """The numbers of a parameter after each step."""
+    places = []
+    for gradient in gradients:
+        parameter.grad = gradient.copy()
+        with answering(f"{type(optimizer).__name__}.step"):
+            optimizer.step()
+        places.append(np.array(parameter.data))
+    return np.stack(places)
+
+
+_WRONG_STEPS: dict[tuple[Any, ...], tuple[int, Any]] = {
+    ("SGD", lesson_09.LR, lesson_09.BETA): (1, lesson_09.WRONG_MOMENTUM),
+    ("Adam", lesson_09.LR): (2, lesson_09.WRONG_ADAM),
+}
+"""The usual mistakes, with their settings: how many arrays they remember, and the updates of lesson 9."""
+
 _OPTIM = (
     partial(_optimizer, "SGD", {"lr": 0.1}),
     partial(_optimizer, "SGD", {"lr": 0.1, "momentum": 0.9}),
-    partial(_optimizer, "Adam", {"lr": 0.01}),
+    partial(_optimizer, "Adam", {"lr": 0.1}),
     partial(_optimizer, "Adam", {"lr": 0.01, "betas": (0.8, 0.99), "eps": 0.1}),
 )
 
@@ -640,6 +685,21 @@ _SEQUENCE = tuple(
           partial(lambda i, x: x[torch.tensor(i)], index), settings={"index": index})
     for index, shape in (([2, 0], (3, 2)), ([1, 1, 1, 0], (3, 2)), ([[0, 1], [2, 2]], (4, 3)), ([1, 1], (3, 2, 2)))
 )  # fmt: skip
+
+
+def _repeated(module: ModuleType) -> Deviation | None:
+    """Whether a row that is looked up several times gets all of its gradients, and not one of them."""
+    table, index = tensor_class(module)(np.ones((3, 2))), np.array([1, 1, 1, 0])
+    g = np.random.default_rng(0).standard_normal((4, 2))
+    with answering(translate("take with the index {index}", index=index.tolist())):
+        value = module.take(table, index)
+        rule = getattr(value, "rule", None)
+        given = rule(g.copy()) if rule else ()
+    last = np.stack([g[3], g[2], np.zeros(2)])
+    if not isinstance(given, tuple | list) or len(given) != 1 or not np.array_equal(np.asarray(given[0]), last):
+        return None
+    text = "take with the index {index}: a row that comes several times gets the sum of its gradients, and not the last"
+    return Deviation("row", translate(text, index=index.tolist()))
 
 
 def _rnn(module: ModuleType) -> Deviation | None:
@@ -709,12 +769,15 @@ _WRONG_ATTENTION = (
     (functional.scaled_dot_product_attention, "element", "nothing is masked: each place looks at those after it, too"),
     (partial(_masked, shift=0), "element", "the diagonal is masked, too: a place may look at itself"),
     (partial(_masked, shift=1, past=True), "transposed", "the past is masked: forbid what lies right of the diagonal"),
+    (lambda q, k, v: (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1).tril() @ v, "factor",
+     "it masks after softmax: the rows no longer have the sum 1"),
 )  # fmt: skip
 
 
 def _gpt(module: ModuleType) -> Deviation | None:
     network = module.GPT(5, 4, 8, np.random.default_rng(0))
-    scores = network(np.array([[1, 2, 3, 4]])).data
+    with answering("GPT(5, 4, 8) with codes of shape (1, 4)"):
+        scores = network(np.array([[1, 2, 3, 4]])).data
     if scores.shape != (1, 4, 5):
         return Deviation(
             "shape",
@@ -727,7 +790,8 @@ def _gpt(module: ModuleType) -> Deviation | None:
         )
     same = network(np.array([[1, 1, 1, 1]])).data
     if np.allclose(same[:, 1], same[:, 3]):
-        return Deviation("zero", "four equal codes get equal scores: the vectors of the places are missing")
+        text = "four equal codes get equal scores: the vectors of the places are missing, or all of one place"
+        return Deviation("zero", text)
     return None
 
 
@@ -772,7 +836,10 @@ def _about_order(scores: Any, network: Any, start: Any) -> Deviation | None:
         (_through(start, ends), "element", "no block was called"),
         (_through(start, (*around, *ends)), "factor", "x is added to each block: a block does that itself"),
     )  # fmt: skip
-    return slip(scores, [(right.data, kind, text) for right, kind, text in slips])
+    found = slip(scores, [(right.data, kind, text) for right, kind, text in slips])
+    if found is None and (scores > 0).all() and np.allclose(scores.sum(-1), 1):
+        return Deviation("numbers", "these are probabilities: the scores are what head gives, without a softmax")
+    return found
 
 
 _TRIALS: dict[str, Sequence[Callable[[ModuleType], Deviation | None]]] = {
@@ -789,7 +856,7 @@ _TRIALS: dict[str, Sequence[Callable[[ModuleType], Deviation | None]]] = {
     "norm": _NORM,
     "optim": _OPTIM,
     "conv": _CONV,
-    "sequence": (*_SEQUENCE, _rnn, _rnn_with_torch),
+    "sequence": (_SEQUENCE[0], _repeated, *_SEQUENCE[1:], _rnn, _rnn_with_torch),
     "attention": (_attention((4, 3)), _attention((2, 2, 5, 4)), _gpt, _gpt_in_order),
 }
 

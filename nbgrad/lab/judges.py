@@ -11,7 +11,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import ATOL, RTOL, Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.core.translation import translate
-from nbgrad.lab.running import Refused, attempt
+from nbgrad.lab.running import Refused, attempt, by_hand
 
 
 @dataclass(frozen=True)
@@ -154,17 +154,19 @@ class FunctionJudge:
         cases: makes the calls to judge; it is called when an answer is checked.
         form: how the function is written, as "unbroadcast(gradient, shape)".
         explain: says more of a wrong result, where it can: it gets the function's result and the case.
+        call: calls the function: ``attempt``, or ``by_hand`` where the task forbids a backward.
     """
 
     cases: Callable[[], Sequence[Case]]
     form: str
     explain: Callable[[Any, Case], Deviation | None] = lambda _, __: None
     rtol: float = RTOL
+    call: Callable[..., Any] = attempt
 
     def __call__(self, answer: Any) -> Deviation | None:
         needs_function(answer, self.form)
         for case in self.cases():
-            got = attempt(case.said, answer, *map(fresh, case.arguments))
+            got = self.call(case.said, answer, *map(fresh, case.arguments))
             if got is None:
                 return Deviation(
                     "type",
@@ -250,7 +252,7 @@ class GradientsJudge:
     def __call__(self, answer: Any) -> Deviation | None:
         needs_function(answer, self.form)
         arguments, right = self.case()
-        given = attempt(self.form, answer, *map(fresh, arguments))
+        given = by_hand(self.form, answer, *map(fresh, arguments))
         if not isinstance(given, Mapping):
             return Deviation(
                 "type",

@@ -77,6 +77,8 @@ def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
     places: list[Any] = []
     for step, gradient in enumerate(_gradients(), 1):
         given = attempt(form, update, w, tensor(gradient.clone()), *kept, *([step] if memory == 2 else []))
+        if given is None:
+            return Deviation("type", translate("{said} gives None: the function has to end with return", said=form))
         if not isinstance(given, tuple | list) or len(given) != memory + 1:
             return Deviation(
                 "shape",
@@ -107,10 +109,10 @@ def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
 
 def _momentum(answer: Any) -> Deviation | None:
     right = _by(lambda parameters: SGD(parameters, lr=LR, momentum=BETA))
-    return _judged(answer, "momentum(w, g, v)", 1, right, _WRONG_MOMENTUM)
+    return _judged(answer, "momentum(w, g, v)", 1, right, WRONG_MOMENTUM)
 
 
-_WRONG_MOMENTUM: tuple[tuple[Update, str, str], ...] = (
+WRONG_MOMENTUM: tuple[tuple[Update, str, str], ...] = (
     (lambda w, g, v: (w - LR * g, v), "numbers", "that is plain SGD: the velocity has no effect"),
     (lambda w, g, v: (w + LR * (BETA * v + g), BETA * v + g), "sign", "it goes along the gradient: a step goes "
         "against it"),
@@ -120,6 +122,12 @@ _WRONG_MOMENTUM: tuple[tuple[Update, str, str], ...] = (
     (lambda w, g, v: (w - LR * v, BETA * v + g), "shifted", "it steps with the old velocity: update v first"),
     (lambda w, g, v: (w - LR * (v + g), v + g), "factor", "the velocity never fades: beta is missing"),
     (lambda w, g, v: (w - (BETA * v + g), BETA * v + g), "factor", "the learning rate is missing"),
+    (lambda w, g, v: (w - LR * BETA * (v + g), BETA * (v + g)), "factor", "beta multiplies the gradient, too: it "
+     "belongs to the old velocity alone"),
+    (lambda w, g, v: (w - LR * ((1 - BETA) * v + BETA * g), (1 - BETA) * v + BETA * g), "order", "beta belongs to the "
+     "old velocity: nine tenths of it stay"),
+    (lambda w, g, v: (w - LR * (g + BETA * (BETA * v + g)), BETA * v + g), "shifted", "beta and the gradient come in "
+     "twice: the step is lr times the new velocity"),
 )  # fmt: skip
 
 
@@ -128,22 +136,22 @@ _WRONG_MOMENTUM: tuple[tuple[Update, str, str], ...] = (
 
 def _adam(answer: Any) -> Deviation | None:
     right = _by(lambda parameters: Adam(parameters, lr=LR, betas=(BETA1, BETA2), eps=EPS))
-    return _judged(answer, "adam(w, g, m, v, t)", 2, right, _WRONG_ADAM)
+    return _judged(answer, "adam(w, g, m, v, t)", 2, right, WRONG_ADAM)
 
 
 def _adam_like(
     *,
     corrects: bool = True,
+    beta2: float = BETA2,
     root: bool = True,
-    squares: bool = True,
     keeps: bool = False,
     sign: float = 1.0,
     eps: float = EPS,
 ) -> Update:
     def update(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
         m = BETA1 * m + (1 - BETA1) * g
-        v = BETA2 * v + (1 - BETA2) * (g * g if squares else g.abs())
-        mean, square = (m / (1 - BETA1**t), v / (1 - BETA2**t)) if corrects else (m, v)
+        v = beta2 * v + (1 - beta2) * g * g
+        mean, square = (m / (1 - BETA1**t), v / (1 - beta2**t)) if corrects else (m, v)
         return w - sign * LR * mean / ((square**0.5 if root else square) + eps), *((mean, square) if keeps else (m, v))
 
     return update
@@ -164,17 +172,37 @@ def _adam_of_gradients(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
     return w - LR * m / (1 - BETA1**t) / ((v / (1 - BETA2**t)) ** 0.5 + EPS), m, v
 
 
-_WRONG_ADAM: tuple[tuple[Update, str, str], ...] = (
+def _adam_of_squared_means(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
+    m = BETA1 * m + (1 - BETA1) * g
+    v = BETA2 * v + (1 - BETA2) * m * m
+    return w - LR * m / (1 - BETA1**t) / ((v / (1 - BETA2**t)) ** 0.5 + EPS), m, v
+
+
+def _adam_of_sizes(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
+    m, v = BETA1 * m + (1 - BETA1) * g, BETA2 * v + (1 - BETA2) * abs(g)
+    return w - LR * m / (1 - BETA1**t) / ((v / (1 - BETA2**t)) ** 0.5 + EPS), m, v
+
+
+def _adam_of_sums(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
+    m, v = BETA1 * m + g, BETA2 * v + g * g
+    return w - LR * m / (1 - BETA1**t) / ((v / (1 - BETA2**t)) ** 0.5 + EPS), m, v
+
+
+WRONG_ADAM: tuple[tuple[Update, str, str], ...] = (
     (_adam_like(corrects=False), "factor", "the correction of the first steps is missing: m and v begin at 0, so "
         "divide "
      "by 1 - beta ** t"),
     (_adam_with_betas_exchanged, "order", "the betas have changed places: 0.9 is that of m, 0.999 that of v"),
     (_adam_like(root=False), "numbers", "the root is missing: v is a mean of squares"),
-    (_adam_like(squares=False), "numbers", "v is a mean of the squares of the gradients"),
+    (_adam_of_sizes, "numbers", "v is a mean of the squares of the gradients"),
     (_adam_like(keeps=True), "element", "it remembers the corrected m and v: the correction is for the step alone"),
     (_adam_like(eps=0.0), "not finite", "eps is not added to the root: a parameter whose gradients are 0 becomes "
      "0 / 0"),
     (_adam_with_products, "numbers", "1 - beta * t is no power: divide by 1 - beta ** t"),
+    (_adam_like(beta2=BETA1), "numbers", "both means fade with the same beta: 0.9 is that of m, 0.999 that of v"),
+    (lambda w, g, m, v, t: _adam_like()(w, g, m, v, t + 1), "shifted", "the first step is counted as the second"),
+    (_adam_of_squared_means, "numbers", "v is a mean of the squares of the gradients, and not of the squares of m"),
+    (_adam_of_sums, "factor", "m and v are means: the new gradient counts 1 - beta, and not all of itself"),
     (_adam_of_gradients, "numbers", "v is a mean of the squares of the gradients, and not of the gradients"),
     (_adam_like(sign=-1.0), "sign", "it goes along the gradient: a step goes against it"),
     (lambda w, g, m, v, t: (w - LR * g, m, v), "numbers", "that is plain SGD: m and v have no effect"),  # noqa: ARG005
@@ -186,7 +214,11 @@ _WRONG_ADAM: tuple[tuple[Update, str, str], ...] = (
 
 def _largest() -> list[Case]:
     cases = []
-    for curvature in (4.0, 50.0, 1.0):  # for 1 alone a wrong formula may give the right rate
+    for curvature in (
+        5.0,
+        50.0,
+        1.0,
+    ):  # for 1, 2 or 4 a wrong formula may give a right rate, or that of another formula
         w = tensor(1.0, dtype=torch.float64, requires_grad=True)
         second = slope_of(slope_of(w * w * (curvature / 2), w), w)
         cases.append(Case((curvature,), 2 / float(numbers_of(second)), f"largest_rate({curvature:g})"))

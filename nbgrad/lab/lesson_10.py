@@ -136,7 +136,19 @@ def _about_move(got: Any, case: Case) -> Deviation | None:
         (_shifted(data, right, 0), "element", "it does not move down"),
         (_shifted(data, 0, down), "element", "it does not move to the right"),
     )
-    return slip(got, slips)
+    return slip(got, slips) or _about_edge(got, case)
+
+
+def _about_edge(got: Any, case: Case) -> Deviation | None:
+    """Whether nothing is wrong but the pixels that come in from outside."""
+    images, right, down = case.arguments
+    inside = _shifted(torch.ones_like(images.data), right, down)
+    given = numbers_of(got)
+    if given.shape != inside.shape or not is_near(given * inside, case.right):
+        return None
+    return Deviation(
+        "row", "the pixels that come in from outside have to be 0: they keep what was there, or another number"
+    )
 
 
 EXERCISES = (

@@ -12,7 +12,7 @@ from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, is_near, needs_function, slip
-from nbgrad.lab.running import attempt
+from nbgrad.lab.running import attempt, by_hand
 
 
 def _number(value: float) -> Tensor:
@@ -24,7 +24,7 @@ def _number(value: float) -> Tensor:
 
 def _decays() -> list[Case]:
     cases = []
-    for at, start, steps in ((0.5, 4.0, 1), (0.5, 4.0, 3), (-1.5, 1.0, 4), (0.9, 2.0, 20)):
+    for at, start, steps in ((0.5, 4.0, 3), (-1.5, 1.0, 4), (0.9, 2.0, 20), (0.5, 4.0, 1)):
         w, first = _number(at), _number(start)
         h = first
         for _ in range(steps):
@@ -47,8 +47,23 @@ def _about_decay(got: Any, case: Case) -> Deviation | None:
         ([w * steps, of_w], "numbers", "that of h0 adds the steps: factors in a row multiply"),
         ([of_start * start, of_w], "numbers", "that of h0 is the value of the last h: its slope is asked for"),
         ([of_start, steps * w ** (steps - 1)], "factor", "the gradient of w lacks the factor h0"),
+        ([of_start, steps * w**steps * start], "factor", "that of w has one factor w too many: the exponent falls by "
+         "one"),
     )  # fmt: skip
-    return slip(got, slips)
+    return slip(got, slips) or _about_one(got, case)
+
+
+def _about_one(got: Any, case: Case) -> Deviation | None:
+    """Which of the two derivatives alone is wrong."""
+    given = numbers_of(got)
+    if given.shape != (2,):
+        return None
+    fine = [is_near(one, right) for one, right in zip(given, case.right, strict=True)]
+    if sum(fine) != 1:
+        return None
+    right, wrong = ("h0", "w") if fine[0] else ("w", "h0")
+    text = "the derivative with respect to {right} is right, that with respect to {wrong} is not"
+    return Deviation("element", translate(text, right=right, wrong=wrong))
 
 
 # 11.2: detach.
@@ -170,6 +185,10 @@ def _about_clip(got: Any, case: Case) -> Deviation | None:
     own = parts.flatten(1).norm(dim=1)[:, None, None]
     for wrong, kind, text in (
         (parts, "factor", "nothing is clipped"),
+        (parts / norm, "factor", "the norm becomes 1, and not the limit"),
+        (parts * norm / limit, "factor", "the factor is upside down: it is limit / norm"),
+        (parts * min(1.0, limit / float(parts.abs().max())), "factor", "that is the largest number, and not the norm "
+         "of all"),
         (parts * limit / norm, "factor", "short gradients become longer: only those above the limit are changed"),
         (parts.clamp(-limit, limit), "numbers", "each number is cut off by itself: that turns the direction. Multiply "
          "all by one factor"),
@@ -191,8 +210,9 @@ EXERCISES = (
         "11.1",
         "Predict the decay",
         "In each step h becomes w * h, beginning with h0. Write decay(w, h0, steps), which gives a tuple of two "
-        "derivatives of the last h: first with respect to h0, then with respect to w. Do not call backward.",
-        FunctionJudge(_decays, "decay(w, h0, steps)", _about_decay),
+        "derivatives of the last h: first with respect to h0, then with respect to w. Work them out: call neither "
+        "backward nor grad.",
+        FunctionJudge(_decays, "decay(w, h0, steps)", _about_decay, call=by_hand),
         (
             "Write the last h as a formula, for 2 and for 3 steps.",
             "It is w ** steps * h0. The derivative with respect to h0 is easy.",

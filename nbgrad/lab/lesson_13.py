@@ -1,5 +1,6 @@
 """The exercises of lesson 13: a clinic for networks."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ def _diagnosed(answer: Any) -> Deviation | None:
     letters = clinic.names()
     if lacking := [letter for letter in letters if letter not in answer]:
         return Deviation("shape", translate("a diagnosis of {names} is missing", names=", ".join(lacking)))
-    said = {letter: str(answer[letter]).strip().lower() for letter in letters}
+    said = {letter: " ".join(re.sub(r"[_.-]", " ", str(answer[letter])).lower().split()) for letter in letters}
     if unknown := sorted(set(said.values()) - KINDS):
         meant = nearest(unknown[0], KINDS)
         return Deviation(
@@ -249,8 +250,8 @@ def _about_place(text: str, given: float | None, right: int | None, count: int) 
         return Deviation("type", translate("{reason} has no bad layer: None is expected", reason=translate(text)))
     if given is None:
         what = (
-            "the function says that no layer is bad. Does each layer get the result of the one before it, and does the "
-            "loop reach them all?"
+            "the function gives None: no layer is bad. Does it return the number, does each layer get the result of "
+            "the one before it, and does the loop reach them all?"
         )
         what = "one number that is NaN is enough" if "one number" in text else what
         what = "Inf counts, and not NaN alone" if "infinity" in text else what

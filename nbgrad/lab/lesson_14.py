@@ -65,6 +65,17 @@ def _about_newton(got: Any, case: Case) -> Deviation | None:
     ):
         if is_near(got, wrong) and abs(wrong - case.right) > 1e-3:
             return Deviation(kind, text)
+    return _about_steps(got, curve, case.right)
+
+
+def _about_steps(got: Any, curve: Curve, right: float) -> Deviation | None:
+    """Whether these are several Newton steps: ``right`` is where the first one leads to."""
+    at = right
+    for many in range(2, 30):
+        _, slope, second = _derivatives(curve, at)
+        at -= slope / second
+        if is_near(got, at):
+            return Deviation("shifted", translate("that is where {many} steps lead to: take one", many=many))
     return None
 
 

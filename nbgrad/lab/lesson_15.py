@@ -34,7 +34,7 @@ def _weighted(gradients: Sequence[torch.Tensor], sizes: Sequence[float]) -> torc
 
 def _combinations() -> list[Case]:
     cases = []
-    for sizes in ([4, 4], [5, 1, 2], [6, 2]):
+    for sizes in ([5, 1, 2], [6, 2], [4, 4]):  # equal parts hide what is wrong, so they come last
         given = _gradients(len(sizes))
         right = _weighted(given, sizes)
         arguments = ([tensor(one.clone()) for one in given], list(sizes))
@@ -244,7 +244,8 @@ class _Counted(Module):
         self._forwards += 1
         self.waiting = max(self.waiting, self._forwards - len(self.backwards))
         found: Tensor = self.module(x)
-        found.register_hook(lambda _: self.backwards.append(averages))
+        if found.requires_grad:
+            found.register_hook(lambda _: self.backwards.append(averages))
         return found
 
     @contextmanager
@@ -319,8 +320,11 @@ def _about_journeys(backwards: list[bool]) -> Deviation:
 def _about_sum(got: Any, each: Sequence[torch.Tensor], total: torch.Tensor, name: str) -> tuple[str, str]:
     if got is not None and is_near(got, total):
         return "factor", "the gradients of all parts are added up: the loss of each has to be divided by their number"
-    if got is not None and (is_near(got, each[-1]) or is_near(got, each[-1] / len(each))):
-        return "numbers", "only those of the last part are there: nothing may clear them in between"
+    many = len(each)
+    if got is not None and any(is_near(got, sum(each[-last:]) / size) for last in range(1, many) for size in (1, many)):
+        return "numbers", "only those of the last parts are there: nothing may clear them in between"
+    if got is not None and is_near(got, (total - each[-1]) / many + each[-1]):
+        return "factor", "the loss of the last part is not divided by their number"
     return "numbers", translate("the gradient of {name} is not that of the mean over all parts", name=name)
 
 

@@ -5,6 +5,7 @@ A process has a memory of its own and knows nothing of the notebook. So the func
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -155,6 +156,18 @@ def _ended(started: "list[subprocess.Popen[bytes]]") -> bool:
     return failed or all(one.returncode is not None for one in started)
 
 
+def _advice(said: list[str]) -> str:
+    """Advice about a name that the notebook has and a new process lacks; empty for other errors."""
+    found = re.search(r"^NameError: name '(\w+)' is not defined", "\n".join(said), re.MULTILINE)
+    if found is None:
+        return ""
+    return (
+        f"\n    a process has nothing of the notebook but the functions that it gets. If {found[1]} is a function of "
+        f"yours, write it into the call: run(main, {found[1]}). A number, a class or an import belongs into one of "
+        "these functions"
+    )
+
+
 def _check(codes: list[int | None], errors: list[Path], in_time: bool) -> None:
     """Raise with the error of each process that failed."""
     told = []
@@ -162,7 +175,8 @@ def _check(codes: list[int | None], errors: list[Path], in_time: bool) -> None:
         if code:
             lines = path.read_text("utf-8", "replace").strip().splitlines()
             said = [line.removeprefix(f"[rank{rank}]: ") for line in lines[-SAID:]]
-            told.append(f"rank {rank} ended with the exit status {code}:" + "".join(f"\n    {one}" for one in said))
+            lines_of_error = "".join(f"\n    {one}" for one in said)
+            told.append(f"rank {rank} ended with the exit status {code}:{lines_of_error}{_advice(said)}")
         elif code is None:
             told.append(f"rank {rank} still ran")
     if told:

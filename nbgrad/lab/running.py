@@ -117,12 +117,36 @@ def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
         raise Refused(Deviation(found.kind, f"{found}{translate(more)}")) from None
 
 
+def by_hand(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """``attempt``, of a function that has to work a gradient out: no backward finds a history in it.
+
+    Raises:
+        Refused: as ``attempt``, or the function gives its result only with a history.
+    """
+    try:
+        with Switch(grad_enabled=False), torch.no_grad():
+            return attempt(said, function, *arguments)
+    except Refused as error:
+        if "backward" not in str(error.deviation) and "grad" not in str(error.deviation):
+            raise
+    attempt(said, function, *arguments)
+    text = "{said} calls backward or grad: work the gradients out by hand"
+    raise Refused(Deviation("type", translate(text, said=said)))
+
+
 _ONE_OF_A_TUPLE = ". A tuple is here in the place of its element: (x,) = takes the only one out"
 
 _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
     (UnboundLocalError, "", ". A line uses this name before another line sets it"),
     (AttributeError, "'NoneType'", ". A value is None here: check for None first"),
     (TypeError, "'NoneType'", ". A value is None here: it was never set, or a function gives no result"),
+    (TypeError, "'method'", ". The parentheses behind its name are missing"),
+    (
+        TypeError,
+        "0-dimensional",
+        ". It is an array of several numbers: the functions of math take one number, those of numpy take an array",
+    ),
+    (TypeError, "for ^", ". A power is written with **"),
     (AttributeError, "'tuple'", _ONE_OF_A_TUPLE),
     (TypeError, "'tuple'", _ONE_OF_A_TUPLE),
     (TypeError, "'Value'", ". Compute with the number of a Value, which is its data: other.data"),

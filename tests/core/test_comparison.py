@@ -1,5 +1,6 @@
 """How numbers differ: each usual wrong answer gets its reason, and the message never shows the right number."""
 
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -87,8 +88,11 @@ WRONG: list[tuple[Any, Any, str, str]] = [
     (None, RIGHT, "type", "it is None, where numbers are expected: a function, or a cell, that ends without a value"),
     ("b * f", RIGHT, "type", "the text 'b * f' is no number"),
     (len, RIGHT, "type", "it is a builtin_function_or_method, where numbers are expected"),
-    (Fraction(1, 2), RIGHT, "type", "it is a Fraction"),
-    (-2.0, 2.0, "sign", "the sign is wrong"),
+    (Fraction(1, 2), 0.25, "factor", "a factor 2 is too many"),
+    (Decimal(-2), 2.0, "sign", "the sign is wrong"),
+    ((0.0, 2.0), 2.0, "shape", "the right number is among these, but one number is expected"),
+    ((1e-30, 2.0), (3.0, 2.0), "element", "the element at [0] is wrong"),
+    ([1e-30, 1e-29, 5.0], [3.0, 2.0, 4.0], "numbers", "too small, by a factor of 1,000,000 or more"),
     (3.0, 0.0, "numbers", "it is wrong by more than its sign or a factor 2"),
 ]
 

@@ -31,6 +31,10 @@ def kept(w: Any, g: Any, m: Any, v: Any, t: int) -> Any:
     return w - 0.1 * m / (v**0.5 + 1e-8), m, v
 
 
+def of(w: Any, m: Any, v: Any, t: int, beta: float = 0.999) -> Any:
+    return w - 0.1 * (m / (1 - 0.9**t)) / ((v / (1 - beta**t)) ** 0.5 + 1e-8), m, v
+
+
 def updates(graph: Any) -> list[float]:
     return [frame.parameters[0].update for frame in graph.history if frame.parameters[0].update is not None]
 
@@ -54,10 +58,23 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda w, g, v: (w - 0.1 * g, v), "numbers", "that is plain SGD"),
         (lambda w, g, v: momentum(w, g, v, beta=1.0), "factor", "the velocity never fades"),
         (lambda w, g, v: momentum(w, g, v, lr=1.0), "factor", "the learning rate is missing"),
+        (lambda w, g, v: (w - 0.09 * (v + g), 0.9 * (v + g)), "factor", "beta multiplies the gradient, too"),
+        (lambda w, g, v: momentum(w, g, v, beta=0.1, own=0.9), "order", "beta belongs to the old velocity"),
+        (lambda w, g, v: (w - 0.1 * (0.81 * v + 1.9 * g), 0.9 * v + g), "shifted", "come in twice"),
+        (lambda w, g, v: None, "unanswered", "the function <lambda> is empty"),
+        (lambda w, g, v: print(end=""), "type", "gives None: the function has to end with return"),
         (lambda w, g, v: momentum(w, g, v)[0], "shape", "has to give 2 tensors"),
         (lambda w, g: w - g, "raised", "raised TypeError"),
     ],
     "9.3": [
+        (lambda w, g, m, v, t: adam(w, g, m, v, t + 1), "shifted", "the first step is counted as the second"),
+        (lambda w, g, m, v, t: of(w, 0.9 * m + 0.1 * g, 0.9 * v + 0.1 * g * g, t, 0.9), "numbers", "the same beta"),
+        (
+            lambda w, g, m, v, t: of(w, n := 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * n * n, t),
+            "numbers",
+            "and not of the squares of m",
+        ),
+        (lambda w, g, m, v, t: of(w, 0.9 * m + g, 0.999 * v + g * g, t), "factor", "the new gradient counts 1 - beta"),
         (uncorrected, "factor", "the correction of the first steps is missing"),
         (kept, "element", "it remembers the corrected m and v"),
         (lambda *five: adam(*five, power=1.0), "numbers", "the root is missing"),
@@ -95,8 +112,10 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (
             lambda curvature: 0.5,
             "factor",
-            "gives 0.5: its size is too large, by a factor of 10 or more",
+            "gives 0.5: its size is too large, by a factor below 2",
         ),
+        (lambda curvature: 1, "factor", "largest_rate(5) gives 1: its size is too large"),
+        (lambda curvature: (0, 2 / curvature), "shape", "the right number is among these"),
         (lambda curvature: 2 * curvature, "order", "it grows with the curvature"),
         (lambda curvature: curvature / 2, "order", "it grows with the curvature"),
         (lambda curvature: 2 / curvature**0.5, "numbers", "there is no root in it"),

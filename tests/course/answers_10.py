@@ -34,6 +34,12 @@ def moved(images: Any, right: int, down: int) -> Any:
     return F.pad(images, (right, -right, down, -down))
 
 
+def kept(images: Any, right: int, down: int) -> Any:
+    found = images.clone()
+    found[:, :, down:, right:] = images[:, :, : 8 - down, : 8 - right]
+    return found
+
+
 RIGHT: dict[str, list[Any]] = {
     "10.2": [by_hand, transposed],
     "10.3": [
@@ -72,6 +78,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ([160, 66560, 64], "type", "a dict with the names conv, linear, uses is expected"),
     ],
     "10.1": [
+        (kept, "row", "that come in from outside have to be 0"),
         (lambda images, right, down: images.roll((down, right), (2, 3)), "row", "comes in on the other"),
         (lambda images, right, down: moved(images, -right, -down), "sign", "it moves in the opposite direction"),
         (lambda images, right, down: moved(images, down, right), "transposed", "right and down have changed places"),

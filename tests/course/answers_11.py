@@ -46,7 +46,7 @@ def added(gradients: Any, limit: float) -> Any:
 
 
 RIGHT: dict[str, list[Any]] = {
-    "11.1": [decay, by_engine, lambda w, h0, steps: nbgrad.tensor(decay(w, h0, steps), dtype=nbgrad.float64)],
+    "11.1": [decay, lambda w, h0, steps: nbgrad.tensor(decay(w, h0, steps), dtype=nbgrad.float64)],
     "11.2": [truncated],
     "11.3": [
         clip,
@@ -57,10 +57,15 @@ RIGHT: dict[str, list[Any]] = {
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "11.1": [
-        (lambda w, h0, steps: decay(w, h0, steps)[::-1], "order", "another order"),
+        (by_engine, "type", "calls backward or grad: work the gradients out by hand"),
+        (lambda w, h0, steps: decay(w, h0, steps)[::-1], "order", "first the gradient of h0"),
+        (lambda w, h0, steps: (w**steps, steps * w**steps * h0), "factor", "the exponent falls by one"),
+        (lambda w, h0, steps: (w**steps, 7.0), "element", "with respect to h0 is right, that with respect to w is not"),
+        (lambda w, h0, steps: (7.0, decay(w, h0, steps)[1]), "element", "with respect to w is right"),
+        (lambda w, h0, steps: (w ^ steps, 1), "raised", "A power is written with **"),
         (lambda w, h0, steps: (w**steps, w ** (steps - 1) * h0), "factor", "that of w is the share of one step"),
         (lambda w, h0, steps: (w * steps, decay(w, h0, steps)[1]), "numbers", "that of h0 adds the steps"),
-        (lambda w, h0, steps: (w**steps, steps * w ** (steps - 1)), "element", "the element at [1] is wrong"),
+        (lambda w, h0, steps: (w**steps, steps * w ** (steps - 1)), "factor", "the gradient of w lacks the factor h0"),
         (lambda w, h0, steps: w**steps, "row", "it has shape ()"),
         (lambda w, h0: w, "raised", "raised TypeError"),
     ],
@@ -92,6 +97,15 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda gradients, limit: clip(gradients, limit, always=True), "factor", "short gradients become longer"),
         (lambda gradients, limit: clip(gradients, limit, power=2), "factor", "by the square of the norm"),
         (added, "factor", "the norms of the tensors are added"),
+        (lambda gradients, limit: [one / max(norm(gradients), 1) for one in gradients], "factor", "the norm becomes 1"),
+        (lambda gradients, limit: [one * norm(gradients) / limit for one in gradients], "factor", "is upside down"),
+        (
+            lambda gradients, limit: [
+                one * min(1.0, limit / max(float(other.abs().max()) for other in gradients)) for one in gradients
+            ],
+            "factor",
+            "that is the largest number",
+        ),
         (lambda gradients, limit: gradients, "factor", "nothing is clipped"),
         (lambda gradients, limit: clip(gradients, limit)[0], "row", "this is only row 0"),
         (

@@ -51,6 +51,17 @@ def forgets_step(model: Any, inputs: Any, targets: Any) -> None:
         nn.functional.cross_entropy(model(inputs).reshape(-1, 5), targets.reshape(-1)).backward()
 
 
+def never_clears(model: Any, inputs: Any, targets: Any) -> None:
+    optimizer = nbgrad.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(300):
+        nn.functional.cross_entropy(model(inputs).reshape(-1, 5), targets.reshape(-1)).backward()
+        optimizer.step()
+
+
+def softmax_twice(model: Any, inputs: Any, targets: Any) -> None:
+    learn(nn.Sequential(model, nn.Softmax(-1)), inputs, targets)
+
+
 def climbs(model: Any, inputs: Any, targets: Any) -> None:
     for _ in range(20):
         loss = nn.functional.cross_entropy(model(inputs).reshape(-1, 5), targets.reshape(-1))
@@ -82,6 +93,9 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda q, k, v: q @ k.T / q.shape[1] ** 0.5 @ v, "numbers", "softmax is missing"),
         (lambda q, k, v: (q @ k.T / q.shape[1] ** 0.5).softmax(1), "shape", "these are the weights"),
         (lambda q, k, v: q @ k, "raised", "raised RuntimeError"),
+        (lambda q, k, v: attention(q, k, v, size=1 / q.shape[1] ** 0.5), "factor", "the scores are multiplied"),
+        (lambda q, k, v: attention(q, k, v / q.shape[1] ** 0.5, size=1), "factor", "the weights are divided"),
+        (lambda q, k, v: causal(q @ k.T / q.shape[1] ** 0.5) @ v, "row", "it masks: here each row of q"),
     ],
     "12.3": [
         (lambda scores: scores.softmax(1) * ~future(scores), "factor", "it masks after softmax"),
@@ -90,6 +104,10 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda scores: scores.masked_fill(future(scores).T, -INF).softmax(1), "transposed", "it forbids the past"),
         (lambda scores: causal(scores, diagonal=0), "not finite", "the first row is NaN"),
         (lambda scores: scores.softmax(1), "offset", "nothing is masked"),
+        (lambda scores: causal(scores, fill=INF), "not finite", "each row with a forbidden column is NaN"),
+        (lambda scores: (scores * -INF * future(scores)).softmax(1), "not finite", "every row is NaN, as of 0 times"),
+        (lambda scores: causal(scores, diagonal=2), "shifted", "each row still looks one column ahead"),
+        (lambda scores: scores.exp() * ~future(scores), "factor", "the rest of a row has not the sum 1"),
         (lambda scores: scores.masked_fill(future(scores), -INF), "numbers", "softmax is missing"),
     ],
     "12.2": [
@@ -102,6 +120,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda: 1.0, "raised", "raised TypeError"),
     ],
     "12.5": [
+        (never_clears, "numbers", "only by luck: the gradients of old steps are never cleared"),
+        (softmax_twice, "numbers", "only by luck: cross_entropy gets probabilities"),
         (forgets_step, "zero", "the parameters are those of the beginning"),
         (lambda *three: learn(*three, steps=10, lr=0.01), "factor", "Take more steps"),
         (climbs, "sign", "the loss went up"),
@@ -119,7 +139,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ),
         (lambda codes, length: pairs(codes, length, shift=0, more=1), "shape", "there is one row too many"),
         (lambda codes, length: pairs(codes, length)[0], "type", "has to give two tensors"),
-        (lambda codes, length: pairs(codes, length)[::-1], "numbers", "the inputs"),
+        (lambda codes, length: pairs(codes, length)[::-1], "order", "they are the targets: first the inputs"),
         (lambda codes: codes, "raised", "raised TypeError"),
     ],
 }

@@ -69,7 +69,12 @@ def last_bad(net: Any, x: Any) -> int | None:
 
 
 RIGHT: dict[str, list[Any]] = {
-    "13.1": [DIAGNOSES, DIAGNOSES | {"g": "NaN"}, {name: f" {one} " for name, one in DIAGNOSES.items()}],
+    "13.1": [
+        DIAGNOSES,
+        DIAGNOSES | {"g": "NaN"},
+        DIAGNOSES | {"b": "no_optimizer", "d": "loss-input."},
+        {name: f" {one} " for name, one in DIAGNOSES.items()},
+    ],
     "13.2": [silent, lambda net: set(silent(net)), lambda net: tuple(silent(net))],
     "13.3": [first_bad, lambda net, x: first_bad(net, x, test=lambda one: one.abs() < float("inf"))],
 }
@@ -81,7 +86,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (DIAGNOSES | {"h": "vanishing", "b": "nan"}, "numbers", "2 of 12 are wrong: look again at b, h"),
         (dict.fromkeys(DIAGNOSES, "nan"), "numbers", "every patient got the same diagnosis"),
         (DIAGNOSES | {"a": "tired"}, "type", "'tired' is no diagnosis"),
-        (DIAGNOSES | {"b": "no_optimizer"}, "type", "did you mean no optimizer?"),
+        (DIAGNOSES | {"b": "no optimiser"}, "type", "did you mean no optimizer?"),
         (
             DIAGNOSES | {"j": "no optimizer"},
             "element",
@@ -130,7 +135,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
             "element",
             "one number that is NaN is enough",
         ),
-        (not_fed, "not finite", "Does each layer get the result of the one before it"),
+        (not_fed, "not finite", "does each layer get the result of the one before it"),
+        (lambda net, x: print(end=""), "not finite", "the function gives None: no layer is bad. Does it return"),
         (lambda net, x: True, "type", "the number of a layer is expected, and not a bool"),
         (lambda net, x: net[1], "type", "the number of a layer is expected"),
         (lambda net, x: first_bad(net, x) or 0, "type", "None is expected"),

@@ -56,6 +56,12 @@ def log_cosh(x: Any) -> Any:
     return x.cosh().log()
 
 
+def several(function: Any, x: Any) -> Any:
+    for _ in range(12):
+        x = nbgrad.tensor(float(newton(function, x)), dtype=nbgrad.float64, requires_grad=True)
+    return x
+
+
 RIGHT: dict[str, list[Any]] = {
     "14.1": [newton, lambda function, x: newton(function, x).item()],
     "14.2": [hessian, lambda function, x: hessian(function, x).numpy(), lambda f, x: hessian(f, x).T],
@@ -67,6 +73,7 @@ RIGHT: dict[str, list[Any]] = {
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "14.1": [
+        (several, "shifted", "that is where 12 steps lead to: take one"),
         (lambda f, x: 2 * x - newton(f, x), "sign", "it goes uphill"),
         (lambda f, x: x - derivatives(f, x)[1], "factor", "that is a gradient step"),
         (root, "numbers", "that looks for a place where the function is 0"),

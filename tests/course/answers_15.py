@@ -153,6 +153,21 @@ def cleared(net: Any, loss_of: Any, parts: Any) -> None:
     (loss_of(net, parts[-1]) / len(parts)).backward()
 
 
+def cleared_each(net: Any, loss_of: Any, parts: Any) -> None:
+    with net.no_sync():
+        for part in parts[:-1]:
+            net.zero_grad()
+            (loss_of(net, part) / len(parts)).backward()
+    (loss_of(net, parts[-1]) / len(parts)).backward()
+
+
+def last_undivided(net: Any, loss_of: Any, parts: Any) -> None:
+    with net.no_sync():
+        for part in parts[:-1]:
+            (loss_of(net, part) / len(parts)).backward()
+    loss_of(net, parts[-1]).backward()
+
+
 def all_at_once(net: Any, loss_of: Any, parts: Any) -> None:
     (sum(loss_of(net, part) for part in parts) / len(parts)).backward()
 
@@ -179,6 +194,7 @@ RIGHT: dict[str, list[Any]] = {
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "15.1": [
+        (lambda gradients, sizes: combined(gradients, sizes) * sum(sizes) / max(sizes), "factor", "a constant factor"),
         (lambda gradients, _: sum(gradients) / len(gradients), "numbers", "that is the mean of the gradients"),
         (lambda gradients, _: sum(gradients), "factor", "that is the sum: each part is a mean already"),
         (lambda gradients, sizes: combined(gradients, sizes) * sum(sizes), "factor", "by the number of all rows"),
@@ -218,7 +234,9 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (first_alone, "order", "the gradients travel before all parts are there"),
         (forward_outside, "numbers", "the gradients travel 4 times: forward and backward of all parts but the last"),
         (undivided, "factor", "the loss of each has to be divided by their number"),
-        (cleared, "numbers", "only those of the last part are there"),
+        (cleared, "numbers", "only those of the last parts are there"),
+        (cleared_each, "numbers", "only those of the last parts are there"),
+        (last_undivided, "factor", "the loss of the last part is not divided"),
         (in_one_batch, "numbers", "there were 1 backwards for 4 parts"),
         (all_at_once, "order", "the backward of each part belongs before the next forward"),
         (lambda net, loss_of, parts: loss_of(net, part), "raised", "raised NameError"),  # noqa: F821

@@ -45,6 +45,13 @@ def by_heart(codes: Any, *, history: int = 4, shift: int = 0) -> Any:
     return np.log(scores + 0.01)
 
 
+def of_table(codes: Any) -> Any:
+    """The same on the engine: the counts are the weights of an embedding, which looks up the last few characters."""
+    sequence, tensor = (import_module(f"{REFERENCE}.{part}") for part in ("sequence", "tensor"))
+    found = by_heart(codes)
+    return sequence.take(tensor.Tensor(found.reshape(-1, LETTERS)), np.arange(codes.size).reshape(codes.shape))
+
+
 def following() -> dict[tuple[int, ...], Any]:
     counts: dict[tuple[int, ...], Any] = {}
     for length in range(1, 5):
@@ -91,6 +98,28 @@ def with_rule(rule: Any) -> dict[str, Any]:
     return {"op": op, "formula": SILU["formula"]}
 
 
+def by_name(name: str) -> Any:
+    """A function of this name."""
+
+    def function(x: Any) -> Any:
+        return x
+
+    function.__name__ = name
+    return function
+
+
+def network(seed: int) -> Any:
+    return import_module(f"{REFERENCE}.modules").Linear(64, 10, np.random.default_rng(seed))
+
+
+def with_op(name: str, formula: Any) -> dict[str, Any]:
+    return {"op": getattr(import_module(f"{REFERENCE}.ops"), name), "formula": formula}
+
+
+def flat(x: Any) -> Any:
+    return type(x)(0 * x.data + 1, (x,), lambda g: (0 * g,), "flat")
+
+
 def all_at_once(images: Any, labels: Any) -> Any:
     """Every step takes all images; the digits come as a list."""
     modules, losses, optim, tensor = (
@@ -114,9 +143,10 @@ SOFTPLUS = {
 }
 
 RIGHT: dict[str, list[Any]] = {
-    "16.1": [learn, nearest, all_at_once],
-    "16.2": [by_heart],
-    "16.3": [FOUND, {number: f"{name}()" for number, name in FOUND.items()},
+    "16.1": [learn, all_at_once],
+    "16.2": [of_table],
+    "16.3": [FOUND, {number: by_name(name) for number, name in FOUND.items()},
+             {number: f"{name}()" for number, name in FOUND.items()},
              {str(number): f"planted({number}).{name}" for number, name in FOUND.items()}],
     "16.4": [SILU, SOFTPLUS, {"op": elu, "formula": lambda x: np.where(x > 0, x, np.exp(x) - 1)},
              {"op": mish, "formula": lambda x: x * np.tanh(np.log1p(np.exp(x)))}],
@@ -124,6 +154,8 @@ RIGHT: dict[str, list[Any]] = {
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "16.1": [
+        (nearest, "type", "no op of your engine has run: train a network of mygrad"),
+        (lambda images, labels: network(0), "type", "learn gives the network itself"),
         (lambda images, labels: learn(images, labels, 0), "numbers", "of the held out digits are read, and 95"),
         (lambda images, labels: learn(images[:100], labels[:100]), "numbers", "of the held out digits are read"),
         (lambda images, labels: labels, "type", "learn has to give a function that reads images, and not a ndarray"),
@@ -133,6 +165,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (7, "type", "a function is expected, learn(images, labels)"),
     ],
     "16.2": [
+        (by_heart, "type", "no op of your engine has run: give a GPT of mygrad"),
         (
             lambda codes: np.zeros((*codes.shape, LETTERS)),
             "numbers",
@@ -155,6 +188,9 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (dict.fromkeys(FOUND), "element", "engine 1: the fault is not in 'None' (0 of 5 are right)"),
     ],
     "16.4": [
+        (with_op("relu", lambda x: np.maximum(x, 0)), "type", "your engine has relu already"),
+        (with_op("tanh", np.tanh), "type", "your engine has tanh already"),
+        (SILU | {"formula": lambda x: 0 * x + 1, "op": flat}, "zero", "the slope is the same everywhere"),
         (
             SILU | {"op": lambda x: silu(x, 2.0)},
             "factor",

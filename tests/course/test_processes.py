@@ -66,6 +66,16 @@ def test_a_process_that_raises_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.rotated(3)
+def test_a_name_that_a_process_lacks_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "GRACE", 0.5)
+    with pytest.raises(RuntimeError) as raised:
+        processes.run(total)  # without helper
+    assert "NameError: name 'helper' is not defined" in str(raised.value)
+    assert "\n    a process has nothing of the notebook but the functions that it gets" in str(raised.value)
+    assert "write it into the call: run(main, helper)." in str(raised.value)
+
+
+@pytest.mark.rotated(3)
 def test_a_process_that_is_killed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "GRACE", 0.5)
     with pytest.raises(RuntimeError, match="rank 0 ended with the exit status -9:"):

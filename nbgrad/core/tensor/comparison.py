@@ -6,6 +6,8 @@ the right numbers.
 
 import ast
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from functools import reduce
 from itertools import combinations
 from math import log10, prod
@@ -25,6 +27,9 @@ RTOL, ATOL = 1e-3, 1e-4
 
 UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
 """The errors of ``ast.literal_eval`` for a text that is no literal, or is nested too deep to be read."""
+
+_FEW = 8
+"""Among so few numbers the right one is no chance."""
 
 _DEEPEST = 30
 """How deep the lists of an answer may be nested."""
@@ -81,8 +86,8 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
             raise NoNumbers(
                 translate("the text {answer!r} is no number and no list of numbers", answer=answer[:200])
             ) from None
-    if isinstance(answer, bool | int | float | complex | np.generic | np.ndarray):
-        found = np.asarray(answer)
+    if isinstance(answer, bool | int | float | complex | np.generic | np.ndarray | Fraction | Decimal):
+        found = np.asarray(float(answer) if isinstance(answer, Fraction | Decimal) else answer)
         if found.dtype.kind not in "biufc":
             raise NoNumbers(translate("an array of {dtype} holds no numbers", dtype=found.dtype))
         return torch.from_numpy(np.array(found, dtype=_float_of(found)))
@@ -199,7 +204,7 @@ def _of_shapes(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Devia
         return Deviation("transposed", translate("it is transposed: {said}", said=said))
     if prod(shape) == prod(wanted) and near(got.reshape(wanted), want):
         return Deviation("shape", translate("the numbers are right, but {said}", said=said))
-    for found in (_one_row, _summed, _missing):
+    for found in (_one_row, _among, _summed, _missing):
         if text := found(got, want, near):
             return Deviation(
                 "row" if found is _one_row else "shape", translate("{reason}: {said}", reason=text, said=said)
@@ -225,6 +230,12 @@ def _one_row(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
     return translate(
         "this is only {what} {place}", what=translate("row") if want.ndim > 1 else translate("element"), place=found[0]
     )
+
+
+def _among(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
+    if want.ndim or got.numel() < 2 or not any(near(one, want) for one in got.flatten()[:_FEW]):
+        return ""
+    return translate("the right number is among these, but one number is expected")
 
 
 def _summed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
@@ -340,6 +351,10 @@ def _multiple(size: float, shape: tuple[int, ...], *, single: bool) -> str:
     return translate("every element is {size:.4g} times what it has to be: a constant factor is wrong", size=size)
 
 
+_LARGEST = 6
+"""The digits of the largest factor that is said: what is off by more is rounding, or another number."""
+
+
 def _range(size: float) -> str:
     """About how far a number is off that is ``size`` times the right one."""
     which, times = ("large", size) if size > 1 else ("small", 1 / size)
@@ -349,7 +364,7 @@ def _range(size: float) -> str:
     return translate(
         "its size is too {which}, by a factor of {factor:,} or more",
         which=translate(which),
-        factor=10 ** int(log10(times)),
+        factor=10 ** min(int(log10(times)), _LARGEST),
     )
 
 
