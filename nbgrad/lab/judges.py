@@ -154,17 +154,20 @@ class FunctionJudge:
         cases: makes the calls to judge; it is called when an answer is checked.
         form: how the function is written, as "unbroadcast(gradient, shape)".
         explain: says more of a wrong result, where it can: it gets the function's result and the case.
+        keeps: whether the function may not change its arguments, as a rule of an engine may not.
     """
 
     cases: Callable[[], Sequence[Case]]
     form: str
     explain: Callable[[Any, Case], Deviation | None] = lambda _, __: None
     rtol: float = RTOL
+    keeps: bool = False
 
     def __call__(self, answer: Any) -> Deviation | None:
         needs_function(answer, self.form)
         for case in self.cases():
-            got = attempt(case.said, answer, *map(fresh, case.arguments))
+            arguments = [fresh(one) for one in case.arguments]
+            got = attempt(case.said, answer, *arguments)
             if got is None:
                 return Deviation(
                     "type",
@@ -172,6 +175,9 @@ class FunctionJudge:
                 )
             if (found := self.of(case, got)) is not None:
                 return found
+            if self.keeps and any(map(difference, arguments, case.arguments)):
+                text = "{said} changes the numbers of its arguments: compute new ones"
+                return Deviation("changed", translate(text, said=translate(case.said)))
         return None
 
     def of(self, case: Case, got: Any) -> Deviation | None:

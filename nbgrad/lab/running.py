@@ -125,6 +125,18 @@ _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
     (TypeError, "'NoneType'", ". A value is None here: it was never set, or a function gives no result"),
     (AttributeError, "'tuple'", _ONE_OF_A_TUPLE),
     (TypeError, "'tuple'", _ONE_OF_A_TUPLE),
+    (
+        TypeError,
+        "'function'",
+        ". A function is here in the place of a number: which arguments are there, in which order?",
+    ),
+    (
+        TypeError,
+        "'Value' object is not iterable",
+        ". A tuple of one value has a comma, (self,): without it, (self) is self",
+    ),
+    (TypeError, "'keepdim'", ". numpy calls it keepdims"),
+    (TypeError, "does not support ufuncs", ". np computes with arrays: that of a tensor x is x.data"),
     (TypeError, "'Value'", ". Compute with the number of a Value, which is its data: other.data"),
     (TypeError, "not Value", ". Compute with the number of a Value, which is its data: self.data"),
     (

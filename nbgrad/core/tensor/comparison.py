@@ -4,11 +4,11 @@ Checks of exercises, ``nbgrad.testing`` and the answers to a graph explain mista
 the right numbers.
 """
 
-import ast
 from collections.abc import Callable, Iterator
 from functools import reduce
 from itertools import combinations
 from math import log10, prod
+from types import GeneratorType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +22,6 @@ from nbgrad.core.translation import translate
 RTOL, ATOL = 1e-3, 1e-4
 """How far an answer that was worked out by hand may be off: three digits are enough."""
 
-
-UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
-"""The errors of ``ast.literal_eval`` for a text that is no literal, or is nested too deep to be read."""
 
 _DEEPEST = 30
 """How deep the lists of an answer may be nested."""
@@ -54,8 +51,8 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
     """The numbers of an answer, on the CPU and without history.
 
     Args:
-        answer: a tensor of nbgrad's or torch's, an array, a number, a nested list or tuple of these, or a text that
-            Python reads as one of them.
+        answer: a tensor of nbgrad's or torch's, an array, a number, or a nested list or tuple of these. A text is none,
+            even if it reads as one: no later line could compute with it.
         depth: in how many lists it lies.
 
     Raises:
@@ -75,12 +72,8 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
         dense: torch.Tensor = answer.detach().to_dense()
         return dense.resolve_conj().resolve_neg().cpu()
     if isinstance(answer, str):
-        try:
-            answer = ast.literal_eval(answer.strip())
-        except UNREADABLE:
-            raise NoNumbers(
-                translate("the text {answer!r} is no number and no list of numbers", answer=answer[:200])
-            ) from None
+        text = "it is the text {answer!r}, where numbers are expected: write them without quotes"
+        raise NoNumbers(translate(text, answer=answer[:200]))
     if isinstance(answer, bool | int | float | complex | np.generic | np.ndarray):
         found = np.asarray(answer)
         if found.dtype.kind not in "biufc":
@@ -92,6 +85,8 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
         return _stacked([numbers_of(one, depth + 1) for one in answer])
     what = "None" if answer is None else translate("a {kind}", kind=kind_of(answer))
     hint = ": a function, or a cell, that ends without a value gives None" if answer is None else ""
+    if isinstance(answer, GeneratorType):
+        hint = ": write return in the place of yield"
     raise NoNumbers(
         translate("it is {what}, where numbers are expected{hint}", what=translate(what), hint=translate(hint))
     )
@@ -140,13 +135,16 @@ def difference(
     whole = got.dtype in _WHOLE and want.dtype not in _WHOLE
     got, want = got.to(_wide(got)), want.to(_wide(want))
     if got.shape != want.shape:
-        return _of_shapes(got, want, near)
+        return _of_lists(answer, want) or _of_shapes(got, want, near)
     if near(got, want):
         return None
     if whole and near(got, want.real.trunc()):
-        return Deviation(
-            "dtype", translate("these are whole numbers: what comes after the point is lost, as by // or .long()")
+        text = (
+            "it is a whole number: what comes after the point is lost, as by rounding or //"
+            if got.numel() == 1
+            else "these are whole numbers: what comes after the point is lost, as by rounding, // or .long()"
         )
+        return Deviation("dtype", translate(text))
     return _of_numbers(got, want, near)
 
 
@@ -190,6 +188,13 @@ class _Tolerance:
 
 
 # Shapes.
+
+
+def _of_lists(answer: Any, want: torch.Tensor) -> Deviation | None:
+    if want.ndim or not isinstance(answer, list | tuple):
+        return None
+    text = "it is a {kind} of {count}, where one number is expected"
+    return Deviation("shape", translate(text, kind=kind_of(answer), count=len(answer)))
 
 
 def _of_shapes(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation:
@@ -266,7 +271,7 @@ def _missing(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
             return translate(
                 "the {which} element is {words}, all others are right", which=translate(which), words=translate(words)
             )
-    return translate("one element is {words}", words=translate(words))
+    return ""
 
 
 # Numbers.
@@ -418,7 +423,7 @@ def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Tolerance) -> Deviation 
     loose = torch.isclose(got, want.to(got.dtype), rtol=2e-2, atol=0.0)
     if not loose.all():
         return None
-    return Deviation("rounding", translate("it is nearly right: write more digits, and round only at the end"))
+    return Deviation("rounding", translate("it is nearly right: write more digits, or look for a small slip"))
 
 
 def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:

@@ -74,8 +74,11 @@ def _fitting(one: Named, wanted: Shape) -> Iterator[tuple[str, Shape]]:
             fits = (*shape[:dim], 1, *shape[dim:])
             if _together(fits, wanted):
                 yield f"{name}.unsqueeze({dim})", fits
-    if len(shape) == 2 and _together(shape[::-1], wanted):
-        yield f"{name}.T", shape[::-1]
+    turned = shape[::-1]
+    if len(shape) == 2 and _together(turned, wanted):
+        # A column beside a row makes a table of all pairs, which is hardly ever meant.
+        if torch.broadcast_shapes(turned, wanted) in (turned, wanted):  # type: ignore[no-untyped-call]
+            yield f"{name}.T", turned
     if len(shape) < len(wanted) and prod(shape) == prod(wanted) and prod(shape) > 0:
         yield f"{name}.reshape({', '.join(map(str, wanted))})", wanted
 
