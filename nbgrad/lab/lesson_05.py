@@ -98,7 +98,7 @@ def _data(count: int) -> tuple[Tensor, Tensor]:
 
 # 5.2: accumulate on purpose.
 
-_COUNT, _CHUNKS, _OTHERS = 24, 4, 3
+_COUNT, _CHUNKS, _OTHERS = 24, 4, 12
 
 
 def _gradients_of(loss: Callable[[Module, Tensor, Tensor], Tensor], images: Tensor, labels: Tensor) -> torch.Tensor:
@@ -147,9 +147,8 @@ def _accumulates(answer: Any) -> Deviation | None:
     attempt(said, answer, watched, images, labels, _CHUNKS)
     if not watched.seen:
         return Deviation("zero", translate("{said} never calls the model", said=said))
-    size = _COUNT // _CHUNKS
-    if max(watched.seen) > size:
-        return _of_size(watched.seen, _CHUNKS)
+    if (found := _of_size(watched.seen, _CHUNKS)) is not None:
+        return found
     if any(difference(one, old) for one, old in zip(net.parameters(), _network().parameters(), strict=True)):
         return Deviation("offset", "the parameters have moved: accumulate leaves gradients in .grad, and makes no step")
     found = _of_gradient(_flat(net), images, labels)
@@ -159,18 +158,16 @@ def _accumulates(answer: Any) -> Deviation | None:
 
 
 def _of_size(seen: list[int], chunks: int) -> Deviation | None:
-    """Whether the chunks have another size than they should have: ``seen`` has how many images the model got."""
+    """Whether a chunk is too large: ``seen`` has how many images the model got at once."""
     size = _COUNT // chunks
-    if max(seen) == size:
+    if max(seen) <= size:
         return None
     text = "the model got {most} of the {total} images at once: cut them into {chunks} chunks of {size}"
     return Deviation("shape", translate(text, most=max(seen), total=_COUNT, chunks=chunks, size=size))
 
 
 def _of_memory(answer: Any, watched: _Watched) -> Deviation | None:
-    """Whether a right gradient was computed with more than one chunk in memory, or with chunks of another size."""
-    if (found := _of_size(watched.seen, _CHUNKS)) is not None:
-        return found
+    """Whether a right gradient was computed with more than one chunk in memory, or ``chunks`` was not looked at."""
     if watched.kept > 1:
         text = "the gradient is right, but all chunks are in memory until the end: call backward for each of them"
         return Deviation("element", text)

@@ -86,7 +86,7 @@ WRONG: list[tuple[Any, Any, str, str]] = [
     (None, RIGHT, "type", "it is None, where numbers are expected: a function, or a cell, that ends without a value"),
     ("b * f", RIGHT, "type", "it is the text 'b * f', where numbers are expected: write them without quotes"),
     (["1.5", "2"], RIGHT[0, :2], "type", "it is the text '1.5', where numbers are expected"),
-    ([2.0], 2.0, "shape", "it is a list of 1, where one number is expected"),
+    ([2.0], 2.0, "shape", "the number is right, but it stands in a list: give it alone"),
     ((2.0, 2.1), 2.0, "shape", "it is a tuple of 2, where one number is expected"),
     ((one for one in RIGHT), RIGHT, "type", "it is a generator, where numbers are expected: write return in the place"),
     (7, 7.389, "dtype", "it is a whole number: what comes after the point is lost, as by rounding or //"),

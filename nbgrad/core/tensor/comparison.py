@@ -135,7 +135,7 @@ def difference(
     whole = got.dtype in _WHOLE and want.dtype not in _WHOLE
     got, want = got.to(_wide(got)), want.to(_wide(want))
     if got.shape != want.shape:
-        return _of_lists(answer, want) or _of_shapes(got, want, near)
+        return _of_lists(answer, got, want, near) or _of_shapes(got, want, near)
     if near(got, want):
         return None
     if whole and near(got, want.real.trunc()):
@@ -190,10 +190,15 @@ class _Tolerance:
 # Shapes.
 
 
-def _of_lists(answer: Any, want: torch.Tensor) -> Deviation | None:
+def _of_lists(answer: Any, got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
+    """Whether a list or tuple stands in the place of a number."""
     if want.ndim or not isinstance(answer, list | tuple):
         return None
-    text = "it is a {kind} of {count}, where one number is expected"
+    text = (
+        "the number is right, but it stands in a {kind}: give it alone"
+        if got.numel() == 1 and near(got.reshape(()), want)
+        else "it is a {kind} of {count}, where one number is expected"
+    )
     return Deviation("shape", translate(text, kind=kind_of(answer), count=len(answer)))
 
 
