@@ -516,6 +516,11 @@ def _linear(module: ModuleType, shape: tuple[int, ...]) -> Deviation | None:
                 "type", translate("{named} gives {kind}, where a Tensor is expected", named=named, kind=_kind(value))
             )
         if (found := _compared(value.data, wanted)) is not None:
+            slips = (
+                (wanted - theirs[2], "offset", "the bias is missing"),
+                (wanted.relu(), "numbers", "that is relu of it: a Linear has none"),
+            )
+            found = slip(value.data, slips) or found
             return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
         (value * value).sum().backward()
     return _of_gradients(named, (mine, layer.weight, layer.bias), theirs, ("x", "weight", "bias"))
@@ -582,6 +587,31 @@ def _normal(dim: int, x: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
     return (x - x.mean(dim, keepdim=True)) / (x.var(dim, unbiased=False, keepdim=True) + eps).sqrt()
 
 
+def _wrong_normal(dim: int) -> tuple[tuple[Callable[[torch.Tensor], torch.Tensor], str, str], ...]:
+    def centred(x: torch.Tensor) -> torch.Tensor:
+        return x - x.mean(dim, keepdim=True)
+
+    return (
+        (lambda x: centred(x) / (x.var(dim, keepdim=True) + 1e-5).sqrt(), "factor", "the variance divides by n - 1: "
+         "take the mean of the squares"),
+        (lambda x: centred(x) / x.std(dim, keepdim=True), "factor", "the variance divides by n - 1: take the mean of "
+         "the squares"),
+        (partial(_normal, 0 if dim else -1), "order", "it goes along another dimension than dim"),
+        (lambda x: centred(x) / (x.var(dim, unbiased=False, keepdim=True) + 1e-5), "numbers", "it divides by the "
+         "variance: the deviation is its square root"),
+        (lambda x: x / ((x * x).mean(dim, keepdim=True) + 1e-5).sqrt(), "offset", "the mean is not subtracted"),
+        (centred, "factor", "the division by the deviation is missing"),
+    )  # fmt: skip
+
+
+_WRONG_RESIDUAL: tuple[tuple[Callable[[torch.Tensor], torch.Tensor], str, str], ...] = (
+    (lambda x: x * x, "offset", "that is the body alone: x is not added to it"),
+    (lambda x: x + x, "numbers", "that is x + x: the body is not called"),
+    (lambda x: x * x * x, "numbers", "x and the body are multiplied: add them"),
+    (lambda x: 4 * x * x, "order", "the body gets x + x: add x to what the body gives"),
+)
+
+
 def _layer_norm(module: ModuleType, x: Any) -> Any:
     return module.LayerNorm(4)(x)
 
@@ -605,13 +635,13 @@ def _batch_norm(module: ModuleType) -> Deviation | None:
 _NORM: tuple[Callable[[ModuleType], Deviation | None], ...] = (
     *(
         Trial("normalize along {dim}", (shape,), partial(lambda d, m, x: m.normalize(x, d), dim),
-              partial(_normal, dim), settings={"dim": dim})
+              partial(_normal, dim), settings={"dim": dim}, slips=_wrong_normal(dim))
         for dim, shape in ((-1, (3, 4)), (0, (5, 2)), (-1, (2, 3, 4)))
     ),
     Trial("normalize along 0, with eps=0.5,", ((3, 4),), lambda m, x: m.normalize(x, 0, 0.5),
           lambda x: _normal(0, x, 0.5)),
     _one_op("normalize", lambda module, x: module.normalize(x, -1), (3, 4)),
-    Trial("Residual of y * y", ((3, 2),), _residual, lambda x: x + x * x),
+    Trial("Residual of y * y", ((3, 2),), _residual, lambda x: x + x * x, slips=_WRONG_RESIDUAL),
     Trial("LayerNorm(4)", ((2, 3, 4),), _layer_norm, lambda x: functional.layer_norm(x, (4,))),
     _batch_norm,
 )  # fmt: skip

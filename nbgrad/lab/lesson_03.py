@@ -137,7 +137,7 @@ class Node:
         self.name, self.parents, self.data = name, parents, 1.0
 
     def __repr__(self) -> str:
-        return self.name
+        return str(self.name)  # a student may make one, with any name
 
 
 def _graphs() -> list[tuple[str, list[Node]]]:

@@ -125,6 +125,8 @@ def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 _ONE_OF_A_TUPLE = ". A tuple is here in the place of its element: (x,) = takes the only one out"
 
+_OF_AN_ARRAY = ". An array has it: that of a tensor x is x.data"
+
 _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
     (UnboundLocalError, "", ". A line uses this name before another line sets it"),
     (AttributeError, "'NoneType'", ". A value is None here: check for None first"),
@@ -134,9 +136,10 @@ _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
     (
         TypeError,
         "'function'",
-        ". A function is here in the place of a number: which arguments are there, in which order?",
+        ". A function is here in the place of a number: is it called, with ( ), and are the arguments in order?",
     ),
     (TypeError, "'keepdim'", ". numpy calls it keepdims"),
+    *((AttributeError, f"'Tensor' object has no attribute '{name}'", _OF_AN_ARRAY) for name in ("shape", "ndim", "T")),
     (TypeError, "ufuncs", ". np computes with arrays: that of a tensor x is x.data"),
     (TypeError, "'Value'", ". Compute with the number of a Value, which is its data: other.data"),
     (TypeError, "not Value", ". Compute with the number of a Value, which is its data: self.data"),
