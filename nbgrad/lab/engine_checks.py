@@ -5,7 +5,7 @@ the gradient of each input have to be torch's. A message names the op, the shape
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from inspect import signature
@@ -43,6 +43,7 @@ class Trial:
         domain: changes the random numbers, such as ``abs`` for a logarithm.
         names: of the inputs in a message, where there are several.
         slips: usual wrong ops with torch's tensors, each with the kind and the sentence of its explanation.
+        rules: the same for the gradient of the first input: functions of the incoming gradient and the inputs.
     """
 
     said: str
@@ -53,6 +54,7 @@ class Trial:
     settings: Mapping[str, Any] = field(default_factory=dict)
     names: Sequence[str] = ()
     slips: Sequence[tuple[Callable[..., torch.Tensor], str, str]] = ()
+    rules: Sequence[tuple[Callable[..., torch.Tensor], str, str]] = ()
 
     def __call__(self, module: ModuleType) -> Deviation | None:
         """How the student's op differs from torch's; None if it does not."""
@@ -85,8 +87,24 @@ class Trial:
                     return found
                 raise
         if (wrong := _of_gradients(named, inputs, theirs, self.names)) is not None:
-            return _of_slope(named, value, weights) or _of_places(named, value, weights, theirs) or wrong
+            return (
+                _of_slope(named, value, weights)
+                or _of_places(named, value, weights, theirs)
+                or self._of_usual_rule(named, value, weights, theirs)
+                or wrong
+            )
         return _of_rule(named, value, weights)
+
+    def _of_usual_rule(self, named: str, value: Any, g: Any, theirs: Sequence[torch.Tensor]) -> Deviation | None:
+        """The explanation of a rule that is one of the usual wrong ones."""
+        rule = getattr(value, "rule", None)
+        if rule is None or not self.rules:
+            return None
+        inputs = [one.detach() for one in theirs]
+        with answering(named):
+            given = rule(np.array(g, dtype=float))[0]
+        found = slip(given, [(wrong(torch.tensor(g), *inputs), kind, text) for wrong, kind, text in self.rules])
+        return found and Deviation(found.kind, translate("{named}: the gradient: {found}", named=named, found=found))
 
 
 def _of_inputs(named: str, inputs: Sequence[Any], before: Sequence[Any], names: Sequence[str]) -> Deviation | None:
@@ -180,7 +198,11 @@ def _of_form(named: str, value: Any, g: Any) -> Deviation | None:
     if rule is None or parents is None:
         return None
     if not isinstance(parents, tuple | list):
-        text = "{named}: its parents are {kind}, and no tuple. A tuple of one has a comma, (x,): without it, (x) is x"
+        text = (
+            "{named}: its parents are {kind}, and no tuple: the order is Tensor(value, parents, rule, name)"
+            if callable(parents)
+            else "{named}: its parents are {kind}, and no tuple. A tuple of one has a comma, (x,): without it, (x) is x"
+        )
         return Deviation("type", translate(text, named=named, kind=_kind(parents)))
     with answering(named):
         given = rule(np.array(g, dtype=float))
@@ -432,6 +454,12 @@ def _of_vectors(module: ModuleType) -> Deviation | None:
     return None
 
 
+_WRONG_POWER: tuple[tuple[Callable[..., torch.Tensor], str, str], ...] = (
+    (lambda g, x: g * x**2, "factor", "the factor power is missing"),
+    (lambda g, x: g * 3 * x**3, "numbers", "the exponent of the slope is power - 1"),
+    (lambda g, x: g * 2 * x, "numbers", "that is the slope of x ** 2 alone: it has to depend on power"),
+)
+
 _TENSOR = (
     *(_op("x * y", lambda x, y: x * y, *shapes) for shapes in (((), ()), ((3,), (3,)), ((2, 3), (2, 3)))),
     *(
@@ -440,7 +468,7 @@ _TENSOR = (
         for shapes in (((4, 3), (3,)), ((3, 1), (1, 4)), ((), (2, 2)), ((2, 1, 3), (4, 1)), ((1, 1), (2, 3)))
     ),
     _op("x * x", lambda x: x * x, (2, 3)),
-    _op("x ** 3", lambda x: x**3, (2, 5)),
+    replace(_op("x ** 3", lambda x: x**3, (2, 5)), rules=_WRONG_POWER),
     _op("x ** 2.0 + 3 * x - 1", lambda x: x**2.0 + 3 * x - 1, (4,)),
     Trial("x / y", ((3, 2), (2,)), lambda _, x, y: x / y, lambda x, y: x / y, names=("x", "y"),
           domain=lambda one: np.abs(one) + 0.5),
@@ -604,6 +632,31 @@ def _wrong_normal(dim: int) -> tuple[tuple[Callable[[torch.Tensor], torch.Tensor
     )  # fmt: skip
 
 
+def _wrong_normal_rules(dim: int) -> tuple[tuple[Callable[..., torch.Tensor], str, str], ...]:
+    def deviation(x: torch.Tensor) -> torch.Tensor:
+        return (x.var(dim, unbiased=False, keepdim=True) + 1e-5).sqrt()
+
+    def mean(one: torch.Tensor) -> torch.Tensor:
+        return one.mean(dim, keepdim=True)
+
+    def along(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        y = _normal(dim, x)
+        return y * mean(g * y)
+
+    return (
+        (lambda g, x: g / deviation(x), "numbers", "that would be right if mean and deviation were constants: both "
+         "depend on x, which gives two more terms"),
+        (lambda g, x: (g - mean(g)) / deviation(x), "numbers", "the path through the deviation is missing: the term "
+         "with the mean of g times the normalized x"),
+        (lambda g, x: (g - along(g, x)) / deviation(x), "numbers", "the path through the mean is missing: the mean of "
+         "g is subtracted"),
+        (lambda g, x: (g - mean(g) + along(g, x)) / deviation(x), "sign", "both terms are subtracted: one has a plus"),
+        (lambda g, x: g - mean(g) - along(g, x), "factor", "the division by the deviation is missing"),
+        (lambda g, x: g - mean(g) - along(g, x) / deviation(x), "order", "brackets are missing: all three terms are "
+         "divided by the deviation"),
+    )  # fmt: skip
+
+
 _WRONG_RESIDUAL: tuple[tuple[Callable[[torch.Tensor], torch.Tensor], str, str], ...] = (
     (lambda x: x * x, "offset", "that is the body alone: x is not added to it"),
     (lambda x: x + x, "numbers", "that is x + x: the body is not called"),
@@ -635,7 +688,8 @@ def _batch_norm(module: ModuleType) -> Deviation | None:
 _NORM: tuple[Callable[[ModuleType], Deviation | None], ...] = (
     *(
         Trial("normalize along {dim}", (shape,), partial(lambda d, m, x: m.normalize(x, d), dim),
-              partial(_normal, dim), settings={"dim": dim}, slips=_wrong_normal(dim))
+              partial(_normal, dim), settings={"dim": dim}, slips=_wrong_normal(dim),
+              rules=_wrong_normal_rules(dim))
         for dim, shape in ((-1, (3, 4)), (0, (5, 2)), (-1, (2, 3, 4)))
     ),
     Trial("normalize along 0, with eps=0.5,", ((3, 4),), lambda m, x: m.normalize(x, 0, 0.5),

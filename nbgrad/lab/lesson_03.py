@@ -87,14 +87,12 @@ def _of_rule(text: str, result: Any, op: Callable[..., Any], at: Sequence[float]
     given = attempt(translate("the rule of {op}", op=text), result.rule, _INCOMING)
     right = [float(numbers_of(one)) * _INCOMING for one in grad(value, leaves)]
     if not isinstance(given, tuple | list) or len(given) != len(right):
-        return Deviation(
-            "shape",
-            translate(
-                "its rule has to give {count} gradient{plural}, as a tuple",
-                count=len(right),
-                plural="s" * (len(right) > 1),
-            ),
+        text = (
+            "its rule has to give 1 gradient, as a tuple of one: with a comma, (g * slope,)"
+            if len(right) == 1
+            else "its rule has to give {count} gradients, as a tuple"
         )
+        return Deviation("shape", translate(text, count=len(right)))
     if any(right) and is_near(given, [0.0] * len(right)):
         return Deviation("zero", "its rule gives 0: does it multiply g, or a grad, which is 0 before the backward?")
     if any(right) and is_near(given, [one / _INCOMING for one in right]):
@@ -170,7 +168,9 @@ def _orders(answer: Any) -> Deviation | None:
         root, needed = nodes[-1], _above(nodes[-1])
         given = attempt(translate("topological for {reason}", reason=translate(text)), answer, root)
         if given is None:
-            return Deviation("type", "a list of values is expected: does the function end with return?")
+            return Deviation(
+                "type", "a list of values is expected: does the function end with return? reverse gives None"
+            )
         if not isinstance(given, list | tuple):
             text = "it gives a {kind}, where a list is expected: append the values to a list, in their order"
             return Deviation("type", translate(text, kind=kind_of(given)))

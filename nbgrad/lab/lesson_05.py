@@ -168,7 +168,7 @@ def _of_size(seen: list[int], chunks: int) -> Deviation | None:
 
 def _of_memory(answer: Any, watched: _Watched) -> Deviation | None:
     """Whether a right gradient was computed with more than one chunk in memory, or ``chunks`` was not looked at."""
-    if watched.kept > 1:
+    if watched.kept == len(watched.seen) > 1:
         text = "the gradient is right, but all chunks are in memory until the end: call backward for each of them"
         return Deviation("element", text)
     other = _Watched(_network())

@@ -1,5 +1,6 @@
 """How numbers differ: each usual wrong answer gets its reason, and the message never shows the right number."""
 
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -91,7 +92,7 @@ WRONG: list[tuple[Any, Any, str, str]] = [
     ((one for one in RIGHT), RIGHT, "type", "it is a generator, where numbers are expected: write return in the place"),
     (7, 7.389, "dtype", "it is a whole number: what comes after the point is lost, as by rounding or //"),
     (len, RIGHT, "type", "it is a builtin_function_or_method, where numbers are expected"),
-    (Fraction(1, 2), RIGHT, "type", "it is a Fraction"),
+    (Fraction(1, 2), 1.5, "factor", "its size is too small, by a factor between 2 and 10"),
     (-2.0, 2.0, "sign", "the sign is wrong"),
     (3.0, 0.0, "numbers", "it is wrong by more than its sign or a factor 2"),
 ]
@@ -102,7 +103,9 @@ def test_a_right_answer_is_right_in_every_form(form: str) -> None:
     assert difference(FORMS[form](), RIGHT) is None
 
 
-@pytest.mark.parametrize("right", [3, 3.0, np.float32(3), np.array(3), nbgrad.tensor(3.0), True + 2])
+@pytest.mark.parametrize(
+    "right", [3, 3.0, np.float32(3), np.array(3), nbgrad.tensor(3.0), True + 2, Fraction(3), Decimal(3)]
+)
 def test_a_number_is_right_in_every_form(right: Any) -> None:
     assert difference(right, 3.0) is None
 

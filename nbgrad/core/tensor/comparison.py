@@ -5,6 +5,8 @@ the right numbers.
 """
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from functools import reduce
 from itertools import combinations
 from math import log10, prod
@@ -58,8 +60,7 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
     Raises:
         NoNumbers: it is something else, or its rows have different lengths.
     """
-    if isinstance(answer, TensorBase):
-        answer = raw_of(answer)
+    answer = _plain(answer)
     if isinstance(answer, torch.Tensor):
         if answer.is_meta or answer.is_nested:
             raise NoNumbers(
@@ -90,6 +91,13 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
     raise NoNumbers(
         translate("it is {what}, where numbers are expected{hint}", what=translate(what), hint=translate(hint))
     )
+
+
+def _plain(answer: Any) -> Any:
+    """What torch and numpy know: torch's tensor of one of nbgrad's, and a float for an exact number."""
+    if isinstance(answer, TensorBase):
+        return raw_of(answer)
+    return float(answer) if isinstance(answer, Fraction | Decimal) else answer
 
 
 def _stacked(parts: list[torch.Tensor]) -> torch.Tensor:
