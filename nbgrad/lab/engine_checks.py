@@ -22,6 +22,7 @@ from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numb
 from nbgrad.core.translation import translate
 from nbgrad.lab import lesson_03
 from nbgrad.lab.engine import PACKAGE, empty_functions, load
+from nbgrad.lab.engine_slips import WRONG_POWER, WRONG_RESIDUAL, normal, wrong_normal, wrong_normal_rules
 from nbgrad.lab.judges import slip
 from nbgrad.lab.mygrad import optim as reference
 from nbgrad.lab.running import answering
@@ -454,12 +455,6 @@ def _of_vectors(module: ModuleType) -> Deviation | None:
     return None
 
 
-_WRONG_POWER: tuple[tuple[Callable[..., torch.Tensor], str, str], ...] = (
-    (lambda g, x: g * x**2, "factor", "the factor power is missing"),
-    (lambda g, x: g * 3 * x**3, "numbers", "the exponent of the slope is power - 1"),
-    (lambda g, x: g * 2 * x, "numbers", "that is the slope of x ** 2 alone: it has to depend on power"),
-)
-
 _TENSOR = (
     *(_op("x * y", lambda x, y: x * y, *shapes) for shapes in (((), ()), ((3,), (3,)), ((2, 3), (2, 3)))),
     *(
@@ -468,7 +463,7 @@ _TENSOR = (
         for shapes in (((4, 3), (3,)), ((3, 1), (1, 4)), ((), (2, 2)), ((2, 1, 3), (4, 1)), ((1, 1), (2, 3)))
     ),
     _op("x * x", lambda x: x * x, (2, 3)),
-    replace(_op("x ** 3", lambda x: x**3, (2, 5)), rules=_WRONG_POWER),
+    replace(_op("x ** 3", lambda x: x**3, (2, 5)), rules=WRONG_POWER),
     _op("x ** 2.0 + 3 * x - 1", lambda x: x**2.0 + 3 * x - 1, (4,)),
     Trial("x / y", ((3, 2), (2,)), lambda _, x, y: x / y, lambda x, y: x / y, names=("x", "y"),
           domain=lambda one: np.abs(one) + 0.5),
@@ -611,60 +606,6 @@ def _residual(module: ModuleType, x: Any) -> Any:
     return module.Residual(lambda y: y * y)(x)
 
 
-def _normal(dim: int, x: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
-    return (x - x.mean(dim, keepdim=True)) / (x.var(dim, unbiased=False, keepdim=True) + eps).sqrt()
-
-
-def _wrong_normal(dim: int) -> tuple[tuple[Callable[[torch.Tensor], torch.Tensor], str, str], ...]:
-    def centred(x: torch.Tensor) -> torch.Tensor:
-        return x - x.mean(dim, keepdim=True)
-
-    return (
-        (lambda x: centred(x) / (x.var(dim, keepdim=True) + 1e-5).sqrt(), "factor", "the variance divides by n - 1: "
-         "take the mean of the squares"),
-        (lambda x: centred(x) / x.std(dim, keepdim=True), "factor", "the variance divides by n - 1: take the mean of "
-         "the squares"),
-        (partial(_normal, 0 if dim else -1), "order", "it goes along another dimension than dim"),
-        (lambda x: centred(x) / (x.var(dim, unbiased=False, keepdim=True) + 1e-5), "numbers", "it divides by the "
-         "variance: the deviation is its square root"),
-        (lambda x: x / ((x * x).mean(dim, keepdim=True) + 1e-5).sqrt(), "offset", "the mean is not subtracted"),
-        (centred, "factor", "the division by the deviation is missing"),
-    )  # fmt: skip
-
-
-def _wrong_normal_rules(dim: int) -> tuple[tuple[Callable[..., torch.Tensor], str, str], ...]:
-    def deviation(x: torch.Tensor) -> torch.Tensor:
-        return (x.var(dim, unbiased=False, keepdim=True) + 1e-5).sqrt()
-
-    def mean(one: torch.Tensor) -> torch.Tensor:
-        return one.mean(dim, keepdim=True)
-
-    def along(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        y = _normal(dim, x)
-        return y * mean(g * y)
-
-    return (
-        (lambda g, x: g / deviation(x), "numbers", "that would be right if mean and deviation were constants: both "
-         "depend on x, which gives two more terms"),
-        (lambda g, x: (g - mean(g)) / deviation(x), "numbers", "the path through the deviation is missing: the term "
-         "with the mean of g times the normalized x"),
-        (lambda g, x: (g - along(g, x)) / deviation(x), "numbers", "the path through the mean is missing: the mean of "
-         "g is subtracted"),
-        (lambda g, x: (g - mean(g) + along(g, x)) / deviation(x), "sign", "both terms are subtracted: one has a plus"),
-        (lambda g, x: g - mean(g) - along(g, x), "factor", "the division by the deviation is missing"),
-        (lambda g, x: g - mean(g) - along(g, x) / deviation(x), "order", "brackets are missing: all three terms are "
-         "divided by the deviation"),
-    )  # fmt: skip
-
-
-_WRONG_RESIDUAL: tuple[tuple[Callable[[torch.Tensor], torch.Tensor], str, str], ...] = (
-    (lambda x: x * x, "offset", "that is the body alone: x is not added to it"),
-    (lambda x: x + x, "numbers", "that is x + x: the body is not called"),
-    (lambda x: x * x * x, "numbers", "x and the body are multiplied: add them"),
-    (lambda x: 4 * x * x, "order", "the body gets x + x: add x to what the body gives"),
-)
-
-
 def _layer_norm(module: ModuleType, x: Any) -> Any:
     return module.LayerNorm(4)(x)
 
@@ -688,14 +629,14 @@ def _batch_norm(module: ModuleType) -> Deviation | None:
 _NORM: tuple[Callable[[ModuleType], Deviation | None], ...] = (
     *(
         Trial("normalize along {dim}", (shape,), partial(lambda d, m, x: m.normalize(x, d), dim),
-              partial(_normal, dim), settings={"dim": dim}, slips=_wrong_normal(dim),
-              rules=_wrong_normal_rules(dim))
+              partial(normal, dim), settings={"dim": dim}, slips=wrong_normal(dim),
+              rules=wrong_normal_rules(dim))
         for dim, shape in ((-1, (3, 4)), (0, (5, 2)), (-1, (2, 3, 4)))
     ),
     Trial("normalize along 0, with eps=0.5,", ((3, 4),), lambda m, x: m.normalize(x, 0, 0.5),
-          lambda x: _normal(0, x, 0.5)),
+          lambda x: normal(0, x, 0.5)),
     _one_op("normalize", lambda module, x: module.normalize(x, -1), (3, 4)),
-    Trial("Residual of y * y", ((3, 2),), _residual, lambda x: x + x * x, slips=_WRONG_RESIDUAL),
+    Trial("Residual of y * y", ((3, 2),), _residual, lambda x: x + x * x, slips=WRONG_RESIDUAL),
     Trial("LayerNorm(4)", ((2, 3, 4),), _layer_norm, lambda x: functional.layer_norm(x, (4,))),
     _batch_norm,
 )  # fmt: skip

@@ -94,7 +94,7 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
 
 
 def _plain(answer: Any) -> Any:
-    """What torch and numpy know: torch's tensor of one of nbgrad's, and a float for an exact number."""
+    """The same as torch and numpy know it: torch's tensor of one of nbgrad's, a float for an exact number."""
     if isinstance(answer, TensorBase):
         return raw_of(answer)
     return float(answer) if isinstance(answer, Fraction | Decimal) else answer
