@@ -5,9 +5,10 @@ the gradient of each input have to be torch's. A message names the op, the shape
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from textwrap import shorten
 from types import ModuleType
@@ -21,6 +22,7 @@ from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numb
 from nbgrad.core.translation import translate
 from nbgrad.lab import lesson_03, lesson_09
 from nbgrad.lab.engine import PACKAGE, empty_functions, load
+from nbgrad.lab.engine_slips import WRONG_POWER, WRONG_RESIDUAL, normal, wrong_normal, wrong_normal_rules
 from nbgrad.lab.judges import slip
 from nbgrad.lab.mygrad import optim as reference
 from nbgrad.lab.running import answering
@@ -40,7 +42,9 @@ class Trial:
         yours: calls the student's op: it gets the module of the file and the inputs, as tensors of the student's.
         right: the same with torch's tensors.
         domain: changes the random numbers, such as ``abs`` for a logarithm.
+        names: of the inputs in a message, where there are several.
         slips: usual wrong ops with torch's tensors, each with the kind and the sentence of its explanation.
+        rules: the same for the gradient of the first input: functions of the incoming gradient and the inputs.
     """
 
     said: str
@@ -49,7 +53,9 @@ class Trial:
     right: Callable[..., torch.Tensor]
     domain: Callable[[Any], Any] = field(default=lambda numbers: numbers)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    names: Sequence[str] = ()
     slips: Sequence[tuple[Callable[..., torch.Tensor], str, str]] = ()
+    rules: Sequence[tuple[Callable[..., torch.Tensor], str, str]] = ()
 
     def __call__(self, module: ModuleType) -> Deviation | None:
         """How the student's op differs from torch's; None if it does not."""
@@ -70,7 +76,7 @@ class Trial:
                     "type",
                     translate("{named} gives {kind}, where a Tensor is expected", named=named, kind=_kind(value)),
                 )
-            if (changed := _of_inputs(named, inputs, arrays)) is not None:
+            if (changed := _of_inputs(named, inputs, arrays, self.names)) is not None:
                 return changed
             if (found := _compared(value.data, wanted)) is not None:
                 found = slip(value.data, ((op(*theirs), kind, text) for op, kind, text in self.slips)) or found
@@ -81,16 +87,32 @@ class Trial:
                 if (found := _of_form(named, value, weights)) is not None:
                     return found
                 raise
-        if (wrong := _of_gradients(named, inputs, theirs)) is not None:
-            return _of_slope(named, value, weights) or wrong
+        if (wrong := _of_gradients(named, inputs, theirs, self.names)) is not None:
+            return (
+                _of_slope(named, value, weights)
+                or _of_places(named, value, weights, theirs)
+                or self._of_usual_rule(named, value, weights, theirs)
+                or wrong
+            )
         return _of_rule(named, value, weights)
 
+    def _of_usual_rule(self, named: str, value: Any, g: Any, theirs: Sequence[torch.Tensor]) -> Deviation | None:
+        """The explanation of a rule that is one of the usual wrong ones."""
+        rule = getattr(value, "rule", None)
+        if rule is None or not self.rules:
+            return None
+        inputs = [one.detach() for one in theirs]
+        with answering(named):
+            given = rule(np.array(g, dtype=float))[0]
+        found = slip(given, [(wrong(torch.tensor(g), *inputs), kind, text) for wrong, kind, text in self.rules])
+        return found and Deviation(found.kind, translate("{named}: the gradient: {found}", named=named, found=found))
 
-def _of_inputs(named: str, inputs: Sequence[Any], before: Sequence[Any]) -> Deviation | None:
+
+def _of_inputs(named: str, inputs: Sequence[Any], before: Sequence[Any], names: Sequence[str]) -> Deviation | None:
     """The first input whose numbers an op has changed."""
-    for at, (one, array) in enumerate(zip(inputs, before, strict=True), 1):
+    for at, (one, array) in enumerate(zip(inputs, before, strict=True)):
         if not np.array_equal(one.data, array):
-            which = translate("its input") if len(inputs) == 1 else translate("input {at}", at=at)
+            which = translate("its input") if len(inputs) == 1 else names[at]
             return Deviation(
                 "changed",
                 translate("{named} changes the numbers of {which}: make a new array", named=named, which=which),
@@ -126,40 +148,70 @@ def _of_slope(named: str, value: Any, g: Any) -> Deviation | None:
     return found and Deviation(found.kind, translate("{named}: {found}", named=named, found=found))
 
 
-def _of_gradients(named: str, inputs: Sequence[Any], theirs: Sequence[torch.Tensor]) -> Deviation | None:
-    for at, (yours, right) in enumerate(zip(inputs, theirs, strict=True), 1):
-        which = translate("the gradient") if len(inputs) == 1 else translate("the gradient of input {at}", at=at)
+def _of_places(named: str, value: Any, g: Any, theirs: Sequence[torch.Tensor]) -> Deviation | None:
+    """Whether the rule of a result gives its two gradients in each other's place.
+
+    It is asked itself: the weighted sum is a product of the student's, too, and so the gradients that arrive are not.
+    """
+    rule = getattr(value, "rule", None)
+    if rule is None or len(theirs) != 2:
+        return None
+    with answering(named):
+        given = rule(np.array(g, dtype=float))
+    if any(_compared(one, right.grad) for one, right in zip(given, reversed(theirs), strict=True)):
+        return None
+    text = "{named}: the two gradients of its rule have changed places"
+    return Deviation("order", translate(text, named=named))
+
+
+def _of_gradients(
+    named: str, inputs: Sequence[Any], theirs: Sequence[torch.Tensor], names: Sequence[str]
+) -> Deviation | None:
+    for at, (yours, right) in enumerate(zip(inputs, theirs, strict=True)):
+        which = translate("the gradient") if len(inputs) == 1 else translate("the gradient of {name}", name=names[at])
         gradient = getattr(yours, "grad", None)
         if gradient is None:
             return Deviation(
                 "zero", translate("{named}: {which} is None: no gradient arrives there", named=named, which=which)
             )
         if (found := _compared(gradient, right.grad)) is not None:
-            found = _of_exchange(at - 1, inputs, theirs) or found
+            found = _of_exchange(at, inputs, theirs, names) or found
             return Deviation(found.kind, translate("{named}: {which}: {found}", named=named, which=which, found=found))
     return None
 
 
-def _of_exchange(at: int, inputs: Sequence[Any], theirs: Sequence[torch.Tensor]) -> Deviation | None:
+def _of_exchange(
+    at: int, inputs: Sequence[Any], theirs: Sequence[torch.Tensor], names: Sequence[str]
+) -> Deviation | None:
     """The fault of a rule that gives the gradients of two inputs in each other's place."""
     for other in range(len(inputs)):
         places = ((at, other), (other, at))
         gradients = [(getattr(inputs[one], "grad", None), theirs[two].grad) for one, two in places]
         if other != at and all(got is not None and _compared(got, right) is None for got, right in gradients):
-            text = "it has changed places with that of input {other}: a rule gives them in the order of the parents"
-            return Deviation("order", translate(text, other=other + 1))
+            text = "it has changed places with that of {other}: a rule gives them in the order of the parents"
+            return Deviation("order", translate(text, other=names[other]))
     return None
 
 
 def _of_form(named: str, value: Any, g: Any) -> Deviation | None:
-    """The fault of a rule that gives another number of gradients than its op has parents."""
+    """The fault of an op whose parents are no tuple, or whose rule does not give an array for each of them."""
     rule, parents = getattr(value, "rule", None), getattr(value, "parents", None)
     if rule is None or parents is None:
         return None
+    if not isinstance(parents, tuple | list):
+        text = (
+            "{named}: its parents are {kind}, and no tuple: the order is Tensor(value, parents, rule, name)"
+            if callable(parents)
+            else "{named}: its parents are {kind}, and no tuple. A tuple of one has a comma, (x,): without it, (x) is x"
+        )
+        return Deviation("type", translate(text, named=named, kind=_kind(parents)))
     with answering(named):
         given = rule(np.array(g, dtype=float))
     if isinstance(given, tuple | list) and len(given) == len(parents):
-        return None
+        if not any(isinstance(one, type(value)) for one in given):
+            return None
+        text = "{named}: its rule gives Tensors, where arrays are expected: compute with the data of each Tensor"
+        return Deviation("type", translate(text, named=named))
     many = len(given) if isinstance(given, tuple | list) else _kind(given)
     many = translate("an array") if isinstance(given, np.ndarray) else many
     text = "{named}: its rule gives {many}, where a tuple of {count} is expected: a gradient for each parent"
@@ -274,7 +326,7 @@ def _call(name: str) -> Callable[..., Any]:
 
 def _op(said: str, op: Callable[..., Any], *shapes: tuple[int, ...]) -> Trial:
     """An op that is written alike for the student's tensors and for torch's."""
-    return Trial(said, shapes, lambda _, *inputs: op(*inputs), op)
+    return Trial(said, shapes, lambda _, *inputs: op(*inputs), op, names=tuple(signature(op).parameters))
 
 
 def _one_op(said: str, op: Callable[[ModuleType, Any], Any], shape: tuple[int, ...]) -> Callable[..., Any]:
@@ -296,9 +348,12 @@ def _one_op(said: str, op: Callable[[ModuleType, Any], Any], shape: tuple[int, .
 
 
 _NOTEBOOK = {one.number: one.judge for one in lesson_03.EXERCISES}
-_FORMULAS: tuple[tuple[str, Callable[..., Any], tuple[float, ...]], ...] = (
+_RELU: tuple[tuple[str, Callable[..., Any], tuple[float, ...]], ...] = (
     ("a.relu()", lambda a: a.relu(), (0.7,)),
     ("a.relu()", lambda a: a.relu(), (-0.7,)),
+)
+_FORMULAS: tuple[tuple[str, Callable[..., Any], tuple[float, ...]], ...] = (
+    *_RELU,
     ("t * t + t", lambda t: t * t + t, (1.5,)),
     ("(a * b + a).tanh() * (a + b.relu())", lambda a, b: (a * b + a).tanh() * (a + b.relu()), (0.5, -0.8)),
     ("(a * b + a).tanh() * (a + b.relu())", lambda a, b: (a * b + a).tanh() * (a + b.relu()), (0.5, 0.8)),
@@ -324,7 +379,10 @@ def _of_walk(module: ModuleType) -> Deviation | None:
             return Deviation(
                 "type", translate('{said}: its op is "": give each op its name, for the picture', said=said)
             )
-        if (found := _of_gradients(translate("{said} at {at}", said=said, at=at), yours, theirs)) is not None:
+        names = tuple(signature(formula).parameters)
+        places = ", ".join(f"{name} = {one:g}" for name, one in zip(names, at, strict=True))
+        named = translate("{said} at {at}", said=said, at=places)
+        if (found := _of_gradients(named, yours, theirs, names)) is not None:
             told = (_of_slope(one.op, one, 0.5) for one in module.topological(value))
             return next(filter(None, told), found)
     return None
@@ -333,9 +391,14 @@ def _of_walk(module: ModuleType) -> Deviation | None:
 def _of_names(module: ModuleType) -> Deviation | None:
     """Each op has a name of its own."""
     a, b = module.Value(0.5), module.Value(2.0)
+    return _alike((("a + b", a + b), ("a * b", a * b), ("a.tanh()", a.tanh()), ("a.relu()", a.relu())))
+
+
+def _alike(ops: Sequence[tuple[str, Any]]) -> Deviation | None:
+    """Two results whose ops have one name, although they are different ops."""
     known: dict[str, str] = {}
-    for said, value in (("a + b", a + b), ("a * b", a * b), ("a.tanh()", a.tanh()), ("a.relu()", a.relu())):
-        other = known.setdefault(value.op, said)
+    for said, value in ops:
+        other = known.setdefault(value.op, said) if value.op else said
         if other != said:
             text = '{said} and {other} have the same op "{op}": give each op its own name, for the picture'
             return Deviation("type", translate(text, said=said, other=other, op=value.op))
@@ -343,6 +406,19 @@ def _of_names(module: ModuleType) -> Deviation | None:
 
 
 # tensor.py and ops.py
+
+
+def _of_tensor_names(module: ModuleType) -> Deviation | None:
+    x = module.Tensor([1.0, 3.0])
+    return _alike((("x + x", x + x), ("x - x", x - x), ("x * x", x * x), ("x ** 2", x**2), ("x.sum()", x.sum())))
+
+
+def _of_op_names(module: ModuleType) -> Deviation | None:
+    x = tensor_class(module)([[1.0, 3.0], [2.0, 5.0]])
+    return _alike((("matmul", module.matmul(x, x)), *((name, getattr(module, name)(x)) for name in _FUNCTIONS)))
+
+
+_FUNCTIONS = ("relu", "tanh", "exp", "log")
 
 
 def _of_numbers(module: ModuleType) -> Deviation | None:
@@ -387,9 +463,10 @@ _TENSOR = (
         for shapes in (((4, 3), (3,)), ((3, 1), (1, 4)), ((), (2, 2)), ((2, 1, 3), (4, 1)), ((1, 1), (2, 3)))
     ),
     _op("x * x", lambda x: x * x, (2, 3)),
-    _op("x ** 3", lambda x: x**3, (2, 3)),
+    replace(_op("x ** 3", lambda x: x**3, (2, 5)), rules=WRONG_POWER),
     _op("x ** 2.0 + 3 * x - 1", lambda x: x**2.0 + 3 * x - 1, (4,)),
-    Trial("x / y", ((3, 2), (2,)), lambda _, x, y: x / y, lambda x, y: x / y, domain=lambda one: np.abs(one) + 0.5),
+    Trial("x / y", ((3, 2), (2,)), lambda _, x, y: x / y, lambda x, y: x / y, names=("x", "y"),
+          domain=lambda one: np.abs(one) + 0.5),
     *(
         Trial(f"x.sum({dim}, keepdim={keep})", ((2, 3, 4),), partial(lambda d, k, _, x: x.sum(d, keepdim=k), dim, keep),
               partial(lambda d, k, x: x.sum(d, keepdim=k), dim, keep))
@@ -401,7 +478,7 @@ _TENSOR = (
 
 _OPS = (
     *(
-        Trial("matmul", shapes, _call("matmul"), torch.matmul)
+        Trial("matmul", shapes, _call("matmul"), torch.matmul, names=("a", "b"))
         for shapes in (((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((2, 1, 3, 2), (4, 2, 5)))
     ),
     _op("x @ w", lambda x, w: x @ w, (2, 3), (3, 4)),
@@ -462,11 +539,14 @@ def _linear(module: ModuleType, shape: tuple[int, ...]) -> Deviation | None:
                 "type", translate("{named} gives {kind}, where a Tensor is expected", named=named, kind=_kind(value))
             )
         if (found := _compared(value.data, wanted)) is not None:
+            slips = (
+                (wanted - theirs[2], "offset", "the bias is missing"),
+                (wanted.relu(), "numbers", "that is relu of it: a Linear has none"),
+            )
+            found = slip(value.data, slips) or found
             return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
         (value * value).sum().backward()
-    return _of_gradients(
-        translate("{named} (inputs: x, weight, bias)", named=named), (mine, layer.weight, layer.bias), theirs
-    )
+    return _of_gradients(named, (mine, layer.weight, layer.bias), theirs, ("x", "weight", "bias"))
 
 
 def _parameters(module: ModuleType) -> Deviation | None:
@@ -526,10 +606,6 @@ def _residual(module: ModuleType, x: Any) -> Any:
     return module.Residual(lambda y: y * y)(x)
 
 
-def _normal(dim: int, x: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
-    return (x - x.mean(dim, keepdim=True)) / (x.var(dim, unbiased=False, keepdim=True) + eps).sqrt()
-
-
 def _layer_norm(module: ModuleType, x: Any) -> Any:
     return module.LayerNorm(4)(x)
 
@@ -553,13 +629,14 @@ def _batch_norm(module: ModuleType) -> Deviation | None:
 _NORM: tuple[Callable[[ModuleType], Deviation | None], ...] = (
     *(
         Trial("normalize along {dim}", (shape,), partial(lambda d, m, x: m.normalize(x, d), dim),
-              partial(_normal, dim), settings={"dim": dim})
+              partial(normal, dim), settings={"dim": dim}, slips=wrong_normal(dim),
+              rules=wrong_normal_rules(dim))
         for dim, shape in ((-1, (3, 4)), (0, (5, 2)), (-1, (2, 3, 4)))
     ),
     Trial("normalize along 0, with eps=0.5,", ((3, 4),), lambda m, x: m.normalize(x, 0, 0.5),
-          lambda x: _normal(0, x, 0.5)),
+          lambda x: normal(0, x, 0.5)),
     _one_op("normalize", lambda module, x: module.normalize(x, -1), (3, 4)),
-    Trial("Residual of y * y", ((3, 2),), _residual, lambda x: x + x * x),
+    Trial("Residual of y * y", ((3, 2),), _residual, lambda x: x + x * x, slips=WRONG_RESIDUAL),
     Trial("LayerNorm(4)", ((2, 3, 4),), _layer_norm, lambda x: functional.layer_norm(x, (4,))),
     _batch_norm,
 )  # fmt: skip
@@ -667,7 +744,8 @@ _OPTIM = (
 _CONV = (
     *(
         Trial("conv2d with padding={padding}", shapes, partial(lambda p, m, x, w: m.conv2d(x, w, p), padding),
-              partial(lambda p, x, w: functional.conv2d(x, w, padding=p), padding), settings={"padding": padding})
+              partial(lambda p, x, w: functional.conv2d(x, w, padding=p), padding), settings={"padding": padding},
+              names=("x", "weight"))
         for padding, shapes in (
             (0, ((1, 1, 3, 3), (1, 1, 2, 2))),
             (0, ((3, 2, 5, 4), (4, 2, 3, 2))),
@@ -746,13 +824,14 @@ def _rnn_with_torch(module: ModuleType) -> Deviation | None:
                 return Deviation(found.kind, translate(text, named=named, step=step, found=found))
             total = total + (one * one).sum()
         total.backward()
-    inputs = "{named} (inputs: letter.weight, memory.weight, memory.bias, head.weight, head.bias)"
-    return _of_gradients(translate(inputs, named=named), mine, theirs)
+    names = ("letter.weight", "memory.weight", "memory.bias", "head.weight", "head.bias")
+    return _of_gradients(named, mine, theirs, names)
 
 
 def _attention(shape: tuple[int, ...]) -> Trial:
     right = partial(functional.scaled_dot_product_attention, is_causal=True)
-    return Trial("attention", (shape, shape, shape), _call("attention"), right, slips=_WRONG_ATTENTION)
+    names = ("q", "k", "v")
+    return Trial("attention", (shape, shape, shape), _call("attention"), right, names=names, slips=_WRONG_ATTENTION)
 
 
 def _masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, shift: int, past: bool = False) -> torch.Tensor:
@@ -846,11 +925,12 @@ _TRIALS: dict[str, Sequence[Callable[[ModuleType], Deviation | None]]] = {
     "scalars": (
         lambda module: _NOTEBOOK["3.1"](module.Value),
         lambda module: _NOTEBOOK["3.2"](module.topological),
+        lambda module: lesson_03.of_ops(module.Value, _RELU),
         _of_walk,
         _of_names,
     ),
-    "tensor": (_of_numbers, *_TENSOR),
-    "ops": (*_OPS, _of_vectors),
+    "tensor": (_of_numbers, *_TENSOR, _of_tensor_names),
+    "ops": (*_OPS, _of_vectors, _of_op_names),
     "losses": _LOSSES,
     "modules": (partial(_linear, shape=(4, 3)), partial(_linear, shape=(2, 4, 3)), _parameters),
     "norm": _NORM,

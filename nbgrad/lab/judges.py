@@ -155,6 +155,7 @@ class FunctionJudge:
         form: how the function is written, as "unbroadcast(gradient, shape)".
         explain: says more of a wrong result, where it can: it gets the function's result and the case.
         call: calls the function: ``attempt``, or ``by_hand`` where the task forbids a backward.
+        keeps: whether the function may not change its arguments, as a rule of an engine may not.
     """
 
     cases: Callable[[], Sequence[Case]]
@@ -162,11 +163,13 @@ class FunctionJudge:
     explain: Callable[[Any, Case], Deviation | None] = lambda _, __: None
     rtol: float = RTOL
     call: Callable[..., Any] = attempt
+    keeps: bool = False
 
     def __call__(self, answer: Any) -> Deviation | None:
         needs_function(answer, self.form)
         for case in self.cases():
-            got = self.call(case.said, answer, *map(fresh, case.arguments))
+            arguments = [fresh(one) for one in case.arguments]
+            got = self.call(case.said, answer, *arguments)
             if got is None:
                 return Deviation(
                     "type",
@@ -174,6 +177,9 @@ class FunctionJudge:
                 )
             if (found := self.of(case, got)) is not None:
                 return found
+            if self.keeps and any(map(difference, arguments, case.arguments)):
+                text = "{said} changes the numbers of its arguments: compute new ones"
+                return Deviation("changed", translate(text, said=translate(case.said)))
         return None
 
     def of(self, case: Case, got: Any) -> Deviation | None:

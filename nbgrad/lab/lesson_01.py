@@ -66,7 +66,14 @@ def _by_hand(answer: Any) -> Deviation | None:
         return Deviation("numbers", "these are the values of a, b, c and f: a gradient says how L reacts to them")
     if all(is_near(given[name], loss * value) for name, value in right.items()):
         return Deviation("factor", "each is multiplied by the value of L: begin with the gradient of L, which is 1")
+    if all(is_near(given[name], value * 1e-2) or is_near(given[name], value * 1e-3) for name, value in right.items()):
+        return Deviation("factor", "these are changes of L: a slope is the change, divided by the nudge")
+    if _of_nudges(given, right, loss):
+        return Deviation(
+            "numbers", "these are values of L after a nudge: how much did L change, and after which nudge?"
+        )
     for name, wrong, kind, text in (
+        ("f", start["f"], "numbers", "that is the value of f: f gets the other factor"),
         ("f", loss, "numbers", "that is L itself: f gets the other factor"),
         ("f", start["a"] * start["b"], "offset", "that is e = a * b: the other factor is d = e + c"),
         ("c", right["c"] * start["c"], "factor", "it is multiplied by c: a sum hands the gradient of d on as it is"),
@@ -79,6 +86,12 @@ def _by_hand(answer: Any) -> Deviation | None:
         if is_near(given[name], wrong):
             return Deviation(kind, translate("the gradient of {name}: {reason}", name=name, reason=translate(text)))
     return found
+
+
+def _of_nudges(given: "dict[str, Any]", right: dict[str, float], loss: float) -> bool:
+    """Whether each answer is L after the value has grown by one small nudge."""
+    nudges = [((number_of(given[name]) or 0.0) - loss) / slope for name, slope in right.items()]
+    return min(nudges) > 0 and max(nudges) < 0.2 and difference(nudges, [nudges[0]] * len(nudges), rtol=0.01) is None
 
 
 # 1.2: a slope by nudging.
@@ -109,12 +122,16 @@ def _nudges() -> list[Case]:
 def _about_slope(got: Any, case: Case) -> Deviation | None:
     curve, at = case.arguments
     value, right = float(numbers_of(curve(at))), float(case.right)
-    if difference(got, value) is None:
-        text = "that is the value of the function there: compare it with the value at a point close by"
-        return Deviation("numbers", text)
     found = number_of(got)
     if found is None:
         return None
+    if difference(found, value) is None:
+        text = (
+            "that is the value of the function there: compare it with the value at a point close by"
+            if found == value
+            else "that is nearly the value of the function there: are there brackets around the difference?"
+        )
+        return Deviation("numbers", text)
     if not found:
         text = "it is 0, as if nothing moved. Rounding leaves nothing of a nudge like 1e-20: take about 0.0001"
         return Deviation("zero", text)
@@ -126,7 +143,7 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
     if found in (round(right, digits) for digits in range(4)):
         return Deviation("rounding", "it is nearly right, but the function rounds it: give the number as it is")
     ratio = found / right if right else 1.0
-    if (wrong := _about_distance(ratio)) is not None:
+    if (wrong := _about_distance(ratio, right)) is not None:
         return wrong
     if abs(found - value) < 0.05 * abs(right) and abs(found - right) > 0.1 * abs(right):
         return Deviation("numbers", "that is the value of the function beside the point, not how fast it changes")
@@ -146,8 +163,10 @@ def _about_nudge(found: float, curve: Callable[[Any], Any], at: float) -> Deviat
     return None
 
 
-def _about_distance(ratio: float) -> Deviation | None:
+def _about_distance(ratio: float, right: float) -> Deviation | None:
     """The mistake in the division, for an answer that is ``ratio`` times the right slope; None if none is known."""
+    if difference(ratio * right * right, 1.0) is None:
+        return Deviation("factor", "it is upside down: divide the change by the nudge, and not the nudge by the change")
     if 0 < abs(ratio) < 0.05:
         text = "the change of the value has to be divided by the nudge (are there brackets around 2 * h?)"
         return Deviation("factor", translate("it is far too small: {reason}", reason=translate(text)))

@@ -96,8 +96,8 @@ def _about_tanh(got: Any, case: Case) -> Deviation | None:
 
 
 _RULES: dict[str, Callable[[Any], Deviation | None]] = {
-    "mul": FunctionJudge(_products, "mul_rule(g, a, b)", _about_product),
-    "tanh": FunctionJudge(_tanhs, "tanh_rule(g, y)", _about_tanh),
+    "mul": FunctionJudge(_products, "mul_rule(g, a, b)", _about_product, keeps=True),
+    "tanh": FunctionJudge(_tanhs, "tanh_rule(g, y)", _about_tanh, keeps=True),
 }
 
 

@@ -29,12 +29,20 @@ _INCOMING = 0.5
 def _values(answer: Any) -> Deviation | None:
     if not isinstance(answer, type):
         return Deviation("type", "the class is expected: Value, without parentheses behind it")
-    for text, op, at in _OPS:
-        inputs = [attempt(f"{answer.__name__}({one:g})", answer, one) for one in at]
+    return of_ops(answer, _OPS)
+
+
+def of_ops(cls: type, ops: "Sequence[tuple[str, Callable[..., Any], tuple[float, ...]]]") -> Deviation | None:
+    """Whether ops give values of this class with the right numbers, parents and rules.
+
+    Args:
+        cls: the student's ``Value``.
+        ops: of each the text, the function, and the numbers that it is tried with.
+    """
+    for text, op, at in ops:
+        inputs = [attempt(f"{cls.__name__}({one:g})", cls, one) for one in at]
         result = attempt(text, op, *inputs)
-        if (found := _of_op(answer, inputs, result)) is not None or (
-            found := _of_rule(text, result, op, at)
-        ) is not None:
+        if (found := _of_op(cls, inputs, result)) is not None or (found := _of_rule(text, result, op, at)) is not None:
             return Deviation(found.kind, translate("{reason}: {found}", reason=text, found=found))
     return None
 
@@ -48,6 +56,8 @@ def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
             else translate("a {kind}", kind=type(result).__name__)
         )
         return Deviation("type", translate("it gives {what}, where a {name} is expected", what=what, name=cls.__name__))
+    if any(result is one for one in inputs):
+        return Deviation("type", "it gives its input back: make a new Value, whose parent is the input")
     parents = getattr(result, "parents", ())
     if not isinstance(parents, tuple | list):
         comma = ". A tuple of one value has a comma, (self,): without it, (self) is self" if len(inputs) == 1 else ""
@@ -55,11 +65,18 @@ def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
             "type",
             translate("its parents are {kind}, and no tuple{comma}", kind=kind_of(parents), comma=translate(comma)),
         )
+    if any(isinstance(one, int | float) for one in parents):
+        return Deviation("type", "its parents are numbers: give the Values themselves, self and other")
     if len(parents) != len(inputs) or any(one is not other for one, other in zip(parents, inputs, strict=True)):
-        return Deviation(
-            "shape", translate("its parents have to be the {count} inputs, in their order", count=len(inputs))
-        )
-    return None if callable(getattr(result, "rule", None)) else Deviation("type", "it has no rule")
+        text = "its parents have to be the {count} inputs, in their order"
+        if len(inputs) == 1:
+            text = "its only parent has to be its input: (self,)"
+        return Deviation("shape", translate(text, count=len(inputs)))
+    rule = getattr(result, "rule", None)
+    if rule is None:
+        return Deviation("type", "it has no rule")
+    text = "its rule is a {kind}: a function of g is expected, such as lambda g: (...)"
+    return None if callable(rule) else Deviation("type", translate(text, kind=kind_of(rule)))
 
 
 def _of_rule(text: str, result: Any, op: Callable[..., Any], at: Sequence[float]) -> Deviation | None:
@@ -70,15 +87,15 @@ def _of_rule(text: str, result: Any, op: Callable[..., Any], at: Sequence[float]
     given = attempt(translate("the rule of {op}", op=text), result.rule, _INCOMING)
     right = [float(numbers_of(one)) * _INCOMING for one in grad(value, leaves)]
     if not isinstance(given, tuple | list) or len(given) != len(right):
-        return Deviation(
-            "shape",
-            translate(
-                "its rule has to give {count} gradient{plural}, as a tuple",
-                count=len(right),
-                plural="s" * (len(right) > 1),
-            ),
+        text = (
+            "its rule has to give 1 gradient, as a tuple of one: with a comma, (g * slope,)"
+            if len(right) == 1
+            else "its rule has to give {count} gradients, as a tuple"
         )
-    if is_near(given, [one / _INCOMING for one in right]):
+        return Deviation("shape", translate(text, count=len(right)))
+    if any(right) and is_near(given, [0.0] * len(right)):
+        return Deviation("zero", "its rule gives 0: does it multiply g, or a grad, which is 0 before the backward?")
+    if any(right) and is_near(given, [one / _INCOMING for one in right]):
         return Deviation("factor", "its rule forgets the incoming gradient g: it gives the local slope alone")
     if len(right) == 2 and right[0] != right[1] and is_near(given, right[::-1]):
         return Deviation("order", "the two gradients of its rule have changed places")
@@ -112,13 +129,13 @@ def proportional(rule: Callable[[Any], Any], g: Any, given: Sequence[Any]) -> De
 
 
 class Node:
-    """A value of a graph to be ordered: it has parents and nothing else."""
+    """A value of a graph to be ordered: it has parents, and its number is that of all others."""
 
     def __init__(self, name: str, *parents: "Node") -> None:
-        self.name, self.parents = name, parents
+        self.name, self.parents, self.data = name, parents, 1.0
 
     def __repr__(self) -> str:
-        return self.name
+        return str(self.name)  # a student may make one, with any name
 
 
 def _graphs() -> list[tuple[str, list[Node]]]:
@@ -150,8 +167,13 @@ def _orders(answer: Any) -> Deviation | None:
     for text, nodes in _graphs():
         root, needed = nodes[-1], _above(nodes[-1])
         given = attempt(translate("topological for {reason}", reason=translate(text)), answer, root)
+        if given is None:
+            return Deviation(
+                "type", "a list of values is expected: does the function end with return? reverse gives None"
+            )
         if not isinstance(given, list | tuple):
-            return Deviation("type", "a list of values is expected: does the function end with return?")
+            text = "it gives a {kind}, where a list is expected: append the values to a list, in their order"
+            return Deviation("type", translate(text, kind=kind_of(given)))
         if (found := _of_order(list(given), needed)) is not None:
             return Deviation(
                 found.kind, translate("topological for {reason}: {found}", reason=translate(text), found=found)
@@ -243,8 +265,27 @@ def _checker(answer: Any) -> Deviation | None:
         if None in verdicts:
             return Deviation("type", "True or False is expected: does the function end with return?")
         if any(verdict is not right for verdict in verdicts):
-            return _misjudged(claim, of, sum(map(bool, verdicts)), right=right)
+            told = _told_otherwise(answer) if right else None
+            return told or _misjudged(claim, of, sum(map(bool, verdicts)), right=right)
     return None
+
+
+def _told_otherwise(answer: Any) -> Deviation | None:
+    """Why a right slope is refused, where another one is accepted in its place, or none is."""
+
+    def accepts(slope: Callable[[float], float]) -> bool:
+        return bool(truth_of(attempt("is_right", answer, lambda x: x * x, slope)))
+
+    accepted = [what for factor, what in _FACTORS if accepts(lambda x, factor=factor: 2 * x * factor)]  # type: ignore[misc]
+    if len(accepted) == len(_FACTORS):
+        return Deviation("sign", "it accepts wrong slopes, and refuses right ones: True stands for a right slope")
+    if len(accepted) != 1:
+        return None
+    text = "it accepts {what} the slope of x * x, and refuses the slope: how does it compute the nudged one?"
+    return Deviation("factor", translate(text, what=translate(accepted[0])))
+
+
+_FACTORS = ((2, "twice"), (0.5, "half of"), (-1, "minus"))
 
 
 def _misjudged(claim: str, of: str, many: int, *, right: bool) -> Deviation:
@@ -253,8 +294,8 @@ def _misjudged(claim: str, of: str, many: int, *, right: bool) -> Deviation:
         return Deviation(
             "rounding",
             translate(
-                "it refuses {claim}, which is right. Does it allow a small error, in proportion to the slope? A nudged "
-                "slope never agrees with a formula in the last digits",
+                "it refuses {claim}, which is right. Is the nudge small, and is a small error allowed, in proportion "
+                "to the slope? A nudged slope never agrees with a formula in the last digits",
                 claim=claim,
             ),
         )

@@ -9,7 +9,7 @@ import torch
 
 from nbgrad.core.engine.broadcast import reduction
 from nbgrad.core.functional.grad import grad
-from nbgrad.core.tensor.comparison import UNREADABLE, Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise, OwnNumbers
@@ -99,6 +99,10 @@ def _one_less(answer: Any) -> tuple[int, ...] | None:
     return None if dims is None else tuple(dim - 1 for dim in dims)
 
 
+_UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
+"""The errors of ``ast.literal_eval`` for a text that is no literal, or is nested too deep to be read."""
+
+
 def _dims(answer: Any) -> tuple[int, ...] | None:
     """The dimensions that a mark names: a number, several, or the text in the picture."""
     if isinstance(answer, str):
@@ -106,7 +110,7 @@ def _dims(answer: Any) -> tuple[int, ...] | None:
         text = re.sub(r"\band\b", ",", text)
         try:
             answer = ast.literal_eval(text) if text else ()
-        except UNREADABLE:
+        except _UNREADABLE:
             return None
     if answer is None:
         return ()
@@ -162,6 +166,8 @@ def _about_sums(got: Any, case: Case) -> Deviation | None:
         )
     if is_near(got, gradient.data.sum(tuple(range(len(own), gradient.ndim)))) and len(own) < gradient.ndim:
         return Deviation("shape", "it sums over the last dimensions: the new ones of a stretched tensor are in front")
+    if len(own) == gradient.ndim - 1 and is_near(got, gradient.data[0]):
+        return Deviation("row", "only the first of the gradients is taken: those of all uses add up")
     terms = gradient.numel() // max(1, prod(own))
     mean = terms > 1 and is_near(numbers_of(got) * terms, case.right)
     return Deviation("factor", "it is a mean of what arrived: the gradients of all uses add up") if mean else None
@@ -210,6 +216,10 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         return Deviation("numbers", "it is the mean of the differences: they have to be squared")
     if len(target) > 1 and difference(got, own.abs().mean()) is None:
         return Deviation("numbers", "it is the mean of the absolute differences: the loss has their squares")
+    if len(target) > 1 and difference(got, own.mean() ** 2) is None:
+        return Deviation("order", "the mean is squared: square each difference first, and then take the mean")
+    if difference(got, case.right**0.5) is None:
+        return Deviation("numbers", "it is the root of the loss: the loss is the mean of the squares itself")
     for factor, words in ((2, "half of"), (0.5, "twice")):
         if is_near(got, case.right / factor):
             return Deviation(

@@ -45,6 +45,8 @@ def _walks(answer: Any) -> Deviation | None:
     found = difference(answer, right)
     if found is None:
         return None
+    if isinstance(answer, list) and len(answer) == STEPS and len({id(one) for one in answer}) == 1:
+        return Deviation("numbers", "the list holds the same w four times: append its number, w.item()")
     start, slope, rate = _LINE().values()
 
     def gone(steps: list[float]) -> list[float]:
@@ -96,7 +98,7 @@ def _data(count: int) -> tuple[Tensor, Tensor]:
 
 # 5.2: accumulate on purpose.
 
-_COUNT, _CHUNKS = 24, 4
+_COUNT, _CHUNKS, _OTHERS = 24, 4, 12
 
 
 def _gradients_of(loss: Callable[[Module, Tensor, Tensor], Tensor], images: Tensor, labels: Tensor) -> torch.Tensor:
@@ -111,16 +113,29 @@ def _flat(net: Module) -> torch.Tensor:
 
 
 class _Watched(Module):
-    """A network that notes how many images it was given at once."""
+    """A network that notes how many images it was given at once, and whether it still kept others then.
+
+    Attributes:
+        seen: how many images each call got.
+        kept: the most chunks that waited for their backward at one time.
+    """
 
     def __init__(self, net: Module) -> None:
         super().__init__()
         self.net = net
         self.seen: list[int] = []
+        self.kept = 0
+        self._waiting: set[int] = set()
 
     def forward(self, images: Tensor) -> Any:
-        self.seen.append(len(images))
-        return self.net(images)
+        call = len(self.seen)
+        self.seen.append(len(images) if images.ndim > 1 else 1)
+        scores = self.net(images)
+        if scores.requires_grad:
+            self._waiting.add(call)
+            self.kept = max(self.kept, len(self._waiting))
+            scores.register_hook(lambda _: self._waiting.discard(call))
+        return scores
 
 
 def _accumulates(answer: Any) -> Deviation | None:
@@ -132,24 +147,33 @@ def _accumulates(answer: Any) -> Deviation | None:
     attempt(said, answer, watched, images, labels, _CHUNKS)
     if not watched.seen:
         return Deviation("zero", translate("{said} never calls the model", said=said))
-    size = _COUNT // _CHUNKS
-    if max(watched.seen) > size:
-        return Deviation(
-            "shape",
-            translate(
-                "the model got {most} images at once: cut {total} images into {chunks} chunks of {size}",
-                most=max(watched.seen),
-                total=_COUNT,
-                chunks=_CHUNKS,
-                size=size,
-            ),
-        )
+    if (found := _of_size(watched.seen, _CHUNKS)) is not None:
+        return found
     if any(difference(one, old) for one, old in zip(net.parameters(), _network().parameters(), strict=True)):
         return Deviation("offset", "the parameters have moved: accumulate leaves gradients in .grad, and makes no step")
     found = _of_gradient(_flat(net), images, labels)
-    if found is None or found.kind == "zero":
-        return found
-    return _of_chunks(watched.seen) or found
+    if found is None:
+        return _of_memory(answer, watched)
+    return found if found.kind == "zero" else _of_chunks(watched.seen) or found
+
+
+def _of_size(seen: list[int], chunks: int) -> Deviation | None:
+    """Whether a chunk is too large: ``seen`` has how many images the model got at once."""
+    size = _COUNT // chunks
+    if max(seen) <= size:
+        return None
+    text = "the model got {most} of the {total} images at once: cut them into {chunks} chunks of {size}"
+    return Deviation("shape", translate(text, most=max(seen), total=_COUNT, chunks=chunks, size=size))
+
+
+def _of_memory(answer: Any, watched: _Watched) -> Deviation | None:
+    """Whether a right gradient was computed with more than one chunk in memory, or ``chunks`` was not looked at."""
+    if watched.kept == len(watched.seen) > 1:
+        text = "the gradient is right, but all chunks are in memory until the end: call backward for each of them"
+        return Deviation("element", text)
+    other = _Watched(_network())
+    attempt(f"accumulate(model, images, labels, {_OTHERS})", answer, other, *_data(_COUNT), _OTHERS)
+    return _of_size(other.seen, _OTHERS)
 
 
 def _of_chunks(seen: list[int]) -> Deviation | None:
@@ -220,10 +244,13 @@ def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation
 # 5.3: repair a loop.
 
 
+_RATE = 0.4  # another one than the lesson's: a function that makes an optimizer of its own is seen
+
+
 def _trained(lines: str, steps: int = 3) -> torch.Tensor:
     """The parameters after some steps of a loop: z is zero_grad, f the forward and the loss, b backward, s step."""
     net = _network()
-    optimizer = SGD(net.parameters(), lr=0.5)
+    optimizer = SGD(net.parameters(), lr=_RATE)
     images, labels = _data(_COUNT)
     loss = None
     for _ in range(steps):
@@ -262,7 +289,7 @@ def _repaired(answer: Any) -> Deviation | None:
     said = "train_step(model, optimizer, images, labels)"
     needs_function(answer, said)
     net = _network()
-    optimizer = SGD(net.parameters(), lr=0.5)
+    optimizer = SGD(net.parameters(), lr=_RATE)
     images, labels = _data(_COUNT)
     losses = []
     for _ in range(3):
@@ -311,8 +338,8 @@ EXERCISES = (
         "5.2",
         "Accumulate on purpose",
         "A batch does not fit into memory. Write accumulate(model, images, labels, chunks): after the call, the "
-        ".grad of the parameters has the gradient of the mean cross entropy over all images. But the function gives "
-        "the model one chunk at a time: chunks is the number of equal chunks.",
+        ".grad of the parameters has the gradient of the mean cross entropy over all images. But only one chunk may be "
+        "in memory at a time: chunks is the number of equal chunks.",
         _accumulates,
         (
             "What adds up the gradients of several backwards, without any further line?",

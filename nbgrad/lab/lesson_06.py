@@ -55,11 +55,12 @@ def _about_slope(got: Any, case: Case) -> Deviation | None:
     p, count = scores.softmax(1), len(labels)
     y = torch.nn.functional.one_hot(labels, scores.shape[1])
     for wrong, kind, text in (
+        ((y - p) / count, "sign", "it is y - p: the scores of the right class should rise, so their gradient is "
+            "negative"),
         (y - p, "sign", "it is y - p, and not divided by the number of rows: the scores of the right class should "
             "rise, "
          "so their gradient is negative"),
-        ((y - p) / count, "sign", "it is y - p: the scores of the right class should rise, so their gradient is "
-            "negative"),
+        (p - y / count, "order", "brackets are missing: both p and y are divided by the number of rows"),
         (p, "offset", "that is softmax alone: at the right class a 1 is subtracted"),
         (p / count, "offset", "that is softmax alone: at the right class a 1 is subtracted"),
         ((scores - y) / count, "numbers", "it takes the scores for probabilities: softmax is missing"),
@@ -123,6 +124,8 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
          "counts"),
         (-scores.log_softmax(1)[:, labels].mean() if len(labels) > 1 else None, "numbers", "each row meets the labels "
          "of all rows: range(len(labels)) in the first place pairs them"),
+        ((each + chosen - largest).mean(), "offset", "the score of the right class is missing: it is subtracted from "
+         "the logarithm of the sum"),
         (-chosen.mean(), "offset", "it is minus the score of the right class: the logarithm of the sum is missing"),
         (-scores.softmax(1).gather(1, labels[:, None]).mean(), "numbers", "it is the mean probability: its "
             "logarithm is "

@@ -52,6 +52,10 @@ def _about_part(
         return Deviation("numbers", "it has the gradient of h: go on through tanh first, to the gradient of pre")
     if name == "pre" and is_near(given[name], right["h"] * (1 - _before_tanh(arguments) ** 2)):
         return Deviation("numbers", "the slope of tanh is 1 minus the square of its result: that is h, and not pre")
+    if name == "pre" and is_near(given[name], right["h"] * (1 - h)):
+        return Deviation("numbers", "h has to be squared: the slope of tanh is 1 - h * h")
+    if name == "W2" and is_near(given[name], _before_tanh(arguments).T @ right["scores"]):
+        return Deviation("numbers", "it has pre: W2 multiplies h")
     if name in ("b1", "b2") and is_near(given[name], right[{"b1": "pre", "b2": "scores"}[name]]):
         return Deviation("shape", "a bias was stretched over the rows: its gradient is the sum over them")
     if name in ("b1", "b2") and is_near(given[name], right[name] / len(arguments[1])):
@@ -111,6 +115,15 @@ def _about_norm(got: Any, case: Case) -> Deviation | None:
          "g is subtracted"),
         ((d - d.sum(0) - normal * (d * normal).sum(0)) / deviation, "factor", "the two terms are means over the rows, "
          "and not sums"),
+        ((d - d.mean(0) - normal * (d * normal).sum(0)) / deviation, "factor", "the mean of g times the normalized "
+         "x is a sum here"),
+        ((d - d.mean(0) + normal * (d * normal).mean(0)) / deviation, "sign", "both terms are subtracted: one has a "
+         "plus"),
+        ((d - d.mean(0) - deviation**2 * normal * (d * normal).mean(0)) / deviation, "factor", "x - mean stands in the "
+         "place of the normalized x, which is also divided by the deviation"),
+        (d - d.mean(0) - normal * (d * normal).mean(0) / deviation, "order", "brackets are missing: all three terms "
+         "are divided by the deviation"),
+        (gamma * normal, "numbers", "that is y itself: the incoming gradient g is missing"),
         ((d - d.mean() - normal * (d * normal).mean()) / deviation, "numbers", "the means run over the whole table: "
          "each column has its own"),
         (d / deviation - d.mean(0) - normal * (d * normal).mean(0), "order", "brackets are missing: all three terms "
@@ -169,6 +182,9 @@ def _about_evaluation(got: Any, case: Case) -> Deviation | None:
         (g * gamma / (var + _EPS), "factor", "it divides by the variance: the deviation is its square root"),
         (g / (var + _EPS).sqrt(), "factor", "gamma is missing"),
         (g * gamma, "factor", "the division by the deviation is missing"),
+        (g * gamma / (x.var(0, unbiased=False) + _EPS).sqrt(), "numbers", "it has the variance of x: in eval "
+         "mode var is given"),
+        (g * gamma / (x.var(0) + _EPS).sqrt(), "numbers", "it has the variance of x: in eval mode var is given"),
         ((g - mean) * gamma / (var + _EPS).sqrt(), "offset", "a constant that is subtracted from x does not change the "
          "gradient"),
     )  # fmt: skip

@@ -51,10 +51,14 @@ def _about_left(got: Any, case: Case) -> Deviation | None:
          "(h * (1 - h))"),
         (_in_a_row(layers), "numbers", "that is the share for x = 0, where only the first sigmoid is at its "
          "steepest. The largest share is asked for: each sigmoid at its steepest"),
+        (100 * case.right, "factor", "that is in percent: a share is a part of 1"),
+        (case.right * slope, "shifted", "that is one sigmoid too many"),
         (1 - case.right, "offset", "that is the share that is lost: the share that is left is asked for"),
     ):  # fmt: skip
         if math.isclose(value, wrong, rel_tol=1e-3):
             return Deviation(kind, text)
+    if value in (round(case.right, digits) for digits in range(8)):
+        return Deviation("rounding", "the function rounds it: give the number as it is")
     return None
 
 
@@ -190,7 +194,7 @@ def _of_network(net: Module, images: Tensor, labels: Tensor) -> Deviation | None
         return Deviation(
             "row",
             "the largest gradient of a layer is more than 10,000 times the smallest. Is there a way around each layer? "
-            "Do the blocks add too little?",
+            "Do the blocks add too little, or is their sum made smaller again and again?",
         )
     if not _goes_around(net, images, inner):
         return Deviation(
@@ -290,6 +294,10 @@ def _about_gain(got: Any, case: Case) -> Deviation | None:
     if value is None:
         return None
     if case.said.endswith("(the identity)"):
+        if math.isclose(value, (math.pi / 2) ** 0.5, rel_tol=0.01):
+            return Deviation(
+                "numbers", "it takes the mean of the sizes: take the mean of the squares, and then its root"
+            )
         return Deviation(
             "factor",
             "the identity changes nothing, so no factor is needed. Do the numbers come from nbgrad.randn, and are they "
@@ -301,6 +309,7 @@ def _about_gain(got: Any, case: Case) -> Deviation | None:
          "mean counts too. Take the mean of the squares"),
         (square**0.5, "factor", "it is upside down: an activation that makes values smaller needs a larger gain"),
         (1 / square, "factor", "a square root is missing: the mean square is in squared units"),
+        (1 / variance, "offset", "it divides by the variance: take the root of the mean of the squares"),
         (square, "factor", "that is the mean square itself: which factor brings it back to 1?"),
     ):  # fmt: skip
         if math.isclose(value, wrong, rel_tol=_CLOSE):

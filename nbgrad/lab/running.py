@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from ctypes import c_ulong, py_object, pythonapi
 from textwrap import shorten
 from threading import Event, Lock, Thread, get_ident
-from time import monotonic
+from time import monotonic, process_time
 from traceback import walk_tb
 from types import FrameType
 from typing import Any
@@ -25,6 +25,12 @@ from nbgrad.core.translation import translate
 
 PATIENCE = 20.0
 """Seconds after which code of an answer that still runs is stopped."""
+
+_BUSY = 0.5
+"""The part of this time for which Python has to have computed: where others compute, too, a sound answer is slow."""
+
+_LONGEST = 6
+"""How many times as long an answer may take that computes less, such as one that sleeps."""
 
 _AGAIN = 0.005
 """Seconds until it is looked at once more: it may run a function of a library, or has caught the error."""
@@ -136,6 +142,8 @@ def by_hand(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 _ONE_OF_A_TUPLE = ". A tuple is here in the place of its element: (x,) = takes the only one out"
 
+_OF_AN_ARRAY = ". An array has it: that of a tensor x is x.data"
+
 _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
     (UnboundLocalError, "", ". A line uses this name before another line sets it"),
     (AttributeError, "'NoneType'", ". A value is None here: check for None first"),
@@ -149,6 +157,15 @@ _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
     (TypeError, "for ^", ". A power is written with **"),
     (AttributeError, "'tuple'", _ONE_OF_A_TUPLE),
     (TypeError, "'tuple'", _ONE_OF_A_TUPLE),
+    (
+        TypeError,
+        "'function'",
+        ". A function is here in the place of a number: is it called, with ( ), and are the arguments in order?",
+    ),
+    (TypeError, "'keepdim'", ". numpy calls it keepdims"),
+    *((AttributeError, f"'Tensor' object has no attribute '{name}'", _OF_AN_ARRAY) for name in ("shape", "ndim", "T")),
+    (TypeError, "ufuncs", ". np computes with arrays: that of a tensor x is x.data"),
+    (TypeError, "'Value' and 'Value'", ". Is the method of this operator there, such as __mul__ for *?"),
     (TypeError, "'Value'", ". Compute with the number of a Value, which is its data: other.data"),
     (TypeError, "not Value", ". Compute with the number of a Value, which is its data: self.data"),
     (
@@ -176,8 +193,8 @@ def raised(said: str, error: BaseException) -> Deviation:
         return Deviation(
             "raised",
             translate(
-                "{said} does not end: it was stopped after {seconds:g} seconds. Does the condition of a loop change? "
-                "A function such as sum gives a new tensor, and leaves the old one as it is",
+                "{said} does not end: it was stopped after {seconds:g} seconds or more. Does the condition of a loop "
+                "change? A function such as sum gives a new tensor, and leaves the old one as it is",
                 said=said,
                 seconds=PATIENCE,
             ),
@@ -284,8 +301,12 @@ class _Limit:
                 self._asked.discard(own)
 
     def _watch(self) -> None:
+        since, began = monotonic(), process_time()
         if self.ended.wait(PATIENCE):
             return
+        while process_time() < began + _BUSY * PATIENCE and monotonic() < since + _LONGEST * PATIENCE:
+            if self.ended.wait(PATIENCE / 20):
+                return
         since = monotonic()
         while not self.ended.wait(_AGAIN):
             anywhere = monotonic() > since + _ANYWHERE

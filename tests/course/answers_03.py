@@ -167,7 +167,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "3.2": [
         (lambda root: [*topological(root), "d"], "type", "a name is in the list: give the values themselves"),
         (lambda root: [None, *topological(root)], "type", "None is in the list: give the values themselves"),
-        (lambda root: "a b c d", "type", "a list of values is expected"),
+        (lambda root: "a b c d", "type", "it gives a str, where a list is expected"),
         (
             lambda root: [type(root)("stranger"), *topological(root)],
             "element",

@@ -57,7 +57,7 @@ def backward_first(model: Any, optimizer: Any, images: Any, labels: Any) -> Any:
 PLACES = [9.7, 9.1, 8.2, 7.0]
 
 RIGHT: dict[str, list[Any]] = {
-    "5.1": [PLACES, tuple(PLACES), np.array(PLACES), torch.tensor(PLACES), nbgrad.tensor(PLACES), str(PLACES)],
+    "5.1": [PLACES, tuple(PLACES), np.array(PLACES), torch.tensor(PLACES), nbgrad.tensor(PLACES)],
     "5.2": [accumulate, summed, lambda model, images, labels, chunks: accumulate(model, images, labels, 2 * chunks)],
     "5.3": [steps("zfbs"), steps("fzbs"), steps("fbsz"), lambda *four: steps("zfbs")(*four).item()],
 }
@@ -89,7 +89,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda m, x, y, size: accumulate(m, x, y, len(x) // size, divides=size), "shape", "6 chunks of 4 images"),
         (lambda m, x, y, chunks: accumulate(m, x[:16], y[:16], chunks), "shape", "16 of the 24 images"),
         (stepped, "offset", "the parameters have moved"),
-        (lambda m, x, y, chunks: accumulate(m, x, y, 1), "shape", "the model got 24 images at once"),
+        (lambda m, x, y, chunks: accumulate(m, x, y, 1), "shape", "the model got 24 of the 24 images at once"),
         (lambda m, x, y, chunks: nn.functional.cross_entropy(m(x[:6]), y[:6]), "zero", "have no gradient afterwards"),
         (lambda m, x, y: m(x), "raised", "raised TypeError"),
         (3, "type", "a function is expected"),

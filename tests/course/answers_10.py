@@ -44,7 +44,7 @@ RIGHT: dict[str, list[Any]] = {
     "10.2": [by_hand, transposed],
     "10.3": [
         {"conv": 160, "linear": 66560, "uses": 64},
-        {"conv": "160", "linear": 66560.0, "uses": 64},
+        {"conv": 160, "linear": 66560.0, "uses": 64},
     ],
     "10.1": [moved, lambda images, right, down: moved(images, right, down).numpy()],
 }

@@ -97,8 +97,8 @@ RIGHT: dict[str, list[Any]] = {
 
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "3.4": [
-        (variant("scalars", ("slope = float(self.data > 0)", "slope = 1.0")), "numbers", "a.relu(): the value"),
-        (variant("scalars", ("(g * slope,), ", "(slope,), ")), "factor", "relu: its rule forgets the incoming"),
+        (variant("scalars", ("slope = float(self.data > 0)", "slope = 1.0")), "numbers", "a.relu(): the data"),
+        (variant("scalars", ("(g * slope,), ", "(slope,), ")), "factor", "a.relu(): its rule forgets the incoming"),
         (variant("scalars", ('"relu"', '""')), "type", 'a.relu(): its op is ""'),
         (variant("scalars", (_MUL, _SWAPPED)), "order", "a * b: the two gradients of its rule have changed places"),
         (variant("scalars", ("parent.grad += gradient", "parent.grad = gradient")), "factor", "t * t + t"),
@@ -107,11 +107,11 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (3, "type", 'the path of your file is expected: "mygrad/scalars.py"'),
     ],
     "4.4": [
-        (variant("tensor", (_CUT, "    pass")), "shape", "x + y with shapes (4, 3) and (3,): the gradient of input 2"),
+        (variant("tensor", (_CUT, "    pass")), "shape", "x + y with shapes (4, 3) and (3,): the gradient of y"),
         (variant("tensor", (_ONES, "    return gradient")), "shape", "x + y with shapes (3, 1) and (1, 4)"),
         (variant("tensor", (_ONES, "    return gradient.sum(ones)")), "shape", "(3, 1) and (1, 4)"),
         (variant("tensor", (".sum(ones, keepdims=True)", ".mean(ones, keepdims=True)")), "factor", "(3, 1) and (1, 4)"),
-        (variant("tensor", (_MUL, _SWAPPED)), "factor", "x * y"),
+        (variant("tensor", (_MUL, _SWAPPED)), "order", "x * y"),
         (variant("tensor", ("power * self.data ** (power - 1)", "self.data ** (power - 1)")), "factor", "x ** 3"),
         (variant("tensor", ("parent.grad + share", "share")), "factor", "x * x with shape (2, 3): the gradient"),
         (variant("tensor", ("lambda g: (g, -g)", "lambda g: (g, g)")), "sign", "x - y"),
@@ -138,16 +138,16 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (variant("modules", ("    def parameters(self):\n", f"{_SHALLOW}(self):\n")), "shape",
          "parameters() of a Sequential gives 0 tensors, and 4 are in it"),
         (variant("modules", (_TWICE, "if isinstance(one, Tensor)")), "shape", "a network that uses a layer twice"),
-        (variant("modules", ("x @ self.weight + self.bias", "x @ self.weight")), "numbers", "Linear(3, 2) of shape"),
+        (variant("modules", ("x @ self.weight + self.bias", "x @ self.weight")), "offset", "Linear(3, 2) of shape"),
         (variant("modules", ("        return found\n", "")), "type", "parameters() of a Linear gives None"),
         (variant("modules", ("x @ self.weight + self.bias", "self.weight @ x")), "raised", "Linear(3, 2) of shape"),
     ],
     "8.4": [
         (variant("norm", (_ALONG, "g - g.mean(dim, keepdims=True)")), "numbers", "normalize along -1"),
         (variant("norm", ("((g - g.mean(dim, keepdims=True) - along) / deviation,)",
-                          "(g - g.mean(dim, keepdims=True) - along,)")), "numbers", "normalize along -1"),
+                          "(g - g.mean(dim, keepdims=True) - along,)")), "factor", "normalize along -1"),
         (variant("norm", (" + eps", "")), "rounding", "the value"),
-        (variant("norm", ("x + self.body(x)", "self.body(x)")), "numbers", "Residual of y * y"),
+        (variant("norm", ("x + self.body(x)", "self.body(x)")), "offset", "Residual of y * y"),
         (variant("norm", ("y * (g * y).mean(dim, keepdims=True)", "y * (g * y).mean(dim)")), "raised", "normalize"),
     ],
     "9.5": [

@@ -101,7 +101,7 @@ def test_a_wrong_answer_says_how_and_shows_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "form",
-    [list, tuple, np.array, torch.tensor, nbgrad.tensor, repr, lambda values: [nbgrad.tensor(v) for v in values]],
+    [list, tuple, np.array, torch.tensor, nbgrad.tensor, lambda values: [nbgrad.tensor(v) for v in values]],
 )
 def test_an_answer_has_any_form(form: Any) -> None:
     with nbgrad.AutogradGraph(ask="w") as graph:
@@ -141,6 +141,8 @@ def test_modules_are_asked_by_the_names_of_their_parameters(tmp_path: Path) -> N
         graph.answer("bias", 1.0)
     with pytest.raises(KeyError, match=r"no tensor called firts got a gradient here; there are .*did you mean first\?"):
         graph.answer("firts", 1.0)
+    with pytest.raises(TypeError, match=r"the name of a tensor is expected, such as 'w', not 0"):
+        graph.answer(0, 1.0)  # type: ignore[arg-type]
 
 
 def test_what_is_too_large_to_be_typed_is_not_asked_for(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ class Questions:
 
         Raises:
             KeyError: no tensor of this name got a gradient, several did, or it is too large to be typed.
+            TypeError: the name is no text.
         """
         record = _only(records, name)
         assert record.gradient is not None
@@ -122,6 +123,8 @@ def _typed(record: Record) -> bool:
 
 
 def _only(records: list[Record], name: str) -> Record:
+    if not isinstance(name, str):
+        raise TypeError(f"graph.answer(name, value): the name of a tensor is expected, such as 'w', not {name!r}")
     named = [one for one in records if one.name == name and one.gradient is not None]
     if len(named) == 1:
         return named[0]

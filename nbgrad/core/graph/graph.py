@@ -611,8 +611,7 @@ class AutogradGraph(Queries):
 
         Args:
             name: the name of the tensor.
-            value: the gradient: a tensor of nbgrad's or torch's, an array, a number, a list, or a text that Python
-                reads as one of them.
+            value: the gradient: a tensor of nbgrad's or torch's, an array, a number or a list.
 
         Returns:
             An ``Answer``, which is true if it is right. On the last line of a cell it is displayed.

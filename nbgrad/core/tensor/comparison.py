@@ -4,13 +4,13 @@ Checks of exercises, ``nbgrad.testing`` and the answers to a graph explain mista
 the right numbers.
 """
 
-import ast
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations
 from math import log10, prod
+from types import GeneratorType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +23,6 @@ from nbgrad.core.translation import translate
 
 RTOL, ATOL = 1e-3, 1e-4
 """How far an answer that was worked out by hand may be off: three digits are enough."""
-
-
-UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
-"""The errors of ``ast.literal_eval`` for a text that is no literal, or is nested too deep to be read."""
 
 _FEW = 8
 """Among so few numbers the right one is no chance."""
@@ -59,15 +55,14 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
     """The numbers of an answer, on the CPU and without history.
 
     Args:
-        answer: a tensor of nbgrad's or torch's, an array, a number, a nested list or tuple of these, or a text that
-            Python reads as one of them.
+        answer: a tensor of nbgrad's or torch's, an array, a number, or a nested list or tuple of these. A text is none,
+            even if it reads as one: no later line could compute with it.
         depth: in how many lists it lies.
 
     Raises:
         NoNumbers: it is something else, or its rows have different lengths.
     """
-    if isinstance(answer, TensorBase):
-        answer = raw_of(answer)
+    answer = _plain(answer)
     if isinstance(answer, torch.Tensor):
         if answer.is_meta or answer.is_nested:
             raise NoNumbers(
@@ -80,14 +75,10 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
         dense: torch.Tensor = answer.detach().to_dense()
         return dense.resolve_conj().resolve_neg().cpu()
     if isinstance(answer, str):
-        try:
-            answer = ast.literal_eval(answer.strip())
-        except UNREADABLE:
-            raise NoNumbers(
-                translate("the text {answer!r} is no number and no list of numbers", answer=answer[:200])
-            ) from None
-    if isinstance(answer, bool | int | float | complex | np.generic | np.ndarray | Fraction | Decimal):
-        found = np.asarray(float(answer) if isinstance(answer, Fraction | Decimal) else answer)
+        text = "it is the text {answer!r}, where numbers are expected: write them without quotes"
+        raise NoNumbers(translate(text, answer=answer[:200]))
+    if isinstance(answer, bool | int | float | complex | np.generic | np.ndarray):
+        found = np.asarray(answer)
         if found.dtype.kind not in "biufc":
             raise NoNumbers(translate("an array of {dtype} holds no numbers", dtype=found.dtype))
         return torch.from_numpy(np.array(found, dtype=_float_of(found)))
@@ -97,9 +88,18 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
         return _stacked([numbers_of(one, depth + 1) for one in answer])
     what = "None" if answer is None else translate("a {kind}", kind=kind_of(answer))
     hint = ": a function, or a cell, that ends without a value gives None" if answer is None else ""
+    if isinstance(answer, GeneratorType):
+        hint = ": write return in the place of yield"
     raise NoNumbers(
         translate("it is {what}, where numbers are expected{hint}", what=translate(what), hint=translate(hint))
     )
+
+
+def _plain(answer: Any) -> Any:
+    """The same as torch and numpy know it: torch's tensor of one of nbgrad's, a float for an exact number."""
+    if isinstance(answer, TensorBase):
+        return raw_of(answer)
+    return float(answer) if isinstance(answer, Fraction | Decimal) else answer
 
 
 def _stacked(parts: list[torch.Tensor]) -> torch.Tensor:
@@ -145,13 +145,16 @@ def difference(
     whole = got.dtype in _WHOLE and want.dtype not in _WHOLE
     got, want = got.to(_wide(got)), want.to(_wide(want))
     if got.shape != want.shape:
-        return _of_shapes(got, want, near)
+        return _of_lists(answer, got, want, near) or _of_shapes(got, want, near)
     if near(got, want):
         return None
     if whole and near(got, want.real.trunc()):
-        return Deviation(
-            "dtype", translate("these are whole numbers: what comes after the point is lost, as by // or .long()")
+        text = (
+            "it is a whole number: what comes after the point is lost, as by rounding or //"
+            if got.numel() == 1
+            else "these are whole numbers: what comes after the point is lost, as by rounding, // or .long()"
         )
+        return Deviation("dtype", translate(text))
     return _of_numbers(got, want, near)
 
 
@@ -195,6 +198,20 @@ class _Tolerance:
 
 
 # Shapes.
+
+
+def _of_lists(answer: Any, got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
+    """Whether a list or tuple stands in the place of a number."""
+    if want.ndim or not isinstance(answer, list | tuple):
+        return None
+    if text := _among(got, want, near):
+        return Deviation("shape", text)
+    text = (
+        "the number is right, but it stands in a {kind}: give it alone"
+        if got.numel() == 1 and near(got.reshape(()), want)
+        else "it is a {kind} of {count}, where one number is expected"
+    )
+    return Deviation("shape", translate(text, kind=kind_of(answer), count=len(answer)))
 
 
 def _of_shapes(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation:
@@ -277,7 +294,7 @@ def _missing(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:
             return translate(
                 "the {which} element is {words}, all others are right", which=translate(which), words=translate(words)
             )
-    return translate("one element is {words}", words=translate(words))
+    return ""
 
 
 # Numbers.
@@ -433,7 +450,7 @@ def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Tolerance) -> Deviation 
     loose = torch.isclose(got, want.to(got.dtype), rtol=2e-2, atol=0.0)
     if not loose.all():
         return None
-    return Deviation("rounding", translate("it is nearly right: write more digits, and round only at the end"))
+    return Deviation("rounding", translate("it is nearly right: write more digits, or look for a small slip"))
 
 
 def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:

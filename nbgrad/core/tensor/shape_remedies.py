@@ -74,10 +74,16 @@ def _fitting(one: Named, wanted: Shape) -> Iterator[tuple[str, Shape]]:
             fits = (*shape[:dim], 1, *shape[dim:])
             if _together(fits, wanted):
                 yield f"{name}.unsqueeze({dim})", fits
-    if len(shape) == 2 and _together(shape[::-1], wanted):
-        yield f"{name}.T", shape[::-1]
+    turned = shape[::-1]
+    if len(shape) == 2 and _together(turned, wanted) and not _pairs(turned, wanted):
+        yield f"{name}.T", turned
     if len(shape) < len(wanted) and prod(shape) == prod(wanted) and prod(shape) > 0:
         yield f"{name}.reshape({', '.join(map(str, wanted))})", wanted
+
+
+def _pairs(shape: Shape, other: Shape) -> bool:
+    """Whether both are stretched, as a column and a row are: a table of all pairs is hardly ever meant."""
+    return torch.broadcast_shapes(shape, other) not in (shape, other)  # type: ignore[no-untyped-call]
 
 
 def _together(shape: Shape, other: Shape) -> bool:

@@ -1,0 +1,66 @@
+"""The usual wrong ops and rules of a student's engine, with torch's tensors: each with its kind and its sentence."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+WRONG_POWER: tuple[tuple[Callable[..., torch.Tensor], str, str], ...] = (
+    (lambda g, x: g * x**2, "factor", "the factor power is missing"),
+    (lambda g, x: g * 3 * x**3, "numbers", "the exponent of the slope is power - 1"),
+    (lambda g, x: g * 2 * x, "numbers", "that is the slope of x ** 2 alone: it has to depend on power"),
+)
+
+
+def normal(dim: int, x: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+    return (x - x.mean(dim, keepdim=True)) / (x.var(dim, unbiased=False, keepdim=True) + eps).sqrt()
+
+
+def wrong_normal(dim: int) -> tuple[tuple[Callable[[torch.Tensor], torch.Tensor], str, str], ...]:
+    def centred(x: torch.Tensor) -> torch.Tensor:
+        return x - x.mean(dim, keepdim=True)
+
+    return (
+        (lambda x: centred(x) / (x.var(dim, keepdim=True) + 1e-5).sqrt(), "factor", "the variance divides by n - 1: "
+         "take the mean of the squares"),
+        (lambda x: centred(x) / x.std(dim, keepdim=True), "factor", "the variance divides by n - 1: take the mean of "
+         "the squares"),
+        (partial(normal, 0 if dim else -1), "order", "it goes along another dimension than dim"),
+        (lambda x: centred(x) / (x.var(dim, unbiased=False, keepdim=True) + 1e-5), "numbers", "it divides by the "
+         "variance: the deviation is its square root"),
+        (lambda x: x / ((x * x).mean(dim, keepdim=True) + 1e-5).sqrt(), "offset", "the mean is not subtracted"),
+        (centred, "factor", "the division by the deviation is missing"),
+    )  # fmt: skip
+
+
+def wrong_normal_rules(dim: int) -> tuple[tuple[Callable[..., torch.Tensor], str, str], ...]:
+    def deviation(x: torch.Tensor) -> torch.Tensor:
+        return (x.var(dim, unbiased=False, keepdim=True) + 1e-5).sqrt()
+
+    def mean(one: torch.Tensor) -> torch.Tensor:
+        return one.mean(dim, keepdim=True)
+
+    def along(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        y = normal(dim, x)
+        return y * mean(g * y)
+
+    return (
+        (lambda g, x: g / deviation(x), "numbers", "that would be right if mean and deviation were constants: both "
+         "depend on x, which gives two more terms"),
+        (lambda g, x: (g - mean(g)) / deviation(x), "numbers", "the path through the deviation is missing: the term "
+         "with the mean of g times the normalized x"),
+        (lambda g, x: (g - along(g, x)) / deviation(x), "numbers", "the path through the mean is missing: the mean of "
+         "g is subtracted"),
+        (lambda g, x: (g - mean(g) + along(g, x)) / deviation(x), "sign", "both terms are subtracted: one has a plus"),
+        (lambda g, x: g - mean(g) - along(g, x), "factor", "the division by the deviation is missing"),
+        (lambda g, x: g - mean(g) - along(g, x) / deviation(x), "order", "brackets are missing: all three terms are "
+         "divided by the deviation"),
+    )  # fmt: skip
+
+
+WRONG_RESIDUAL: tuple[tuple[Callable[[torch.Tensor], torch.Tensor], str, str], ...] = (
+    (lambda x: x * x, "offset", "that is the body alone: x is not added to it"),
+    (lambda x: x + x, "numbers", "that is x + x: the body is not called"),
+    (lambda x: x * x * x, "numbers", "x and the body are multiplied: add them"),
+    (lambda x: 4 * x * x, "order", "the body gets x + x: add x to what the body gives"),
+)
