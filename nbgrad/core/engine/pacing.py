@@ -40,7 +40,7 @@ class Stretch:
         self._runs = False
 
     def ran(self, run: Callable[..., Any], roots: tuple[Any, ...], args: tuple[Any, ...], kwargs: Any) -> Any:
-        """Run torch's backward, ``run(roots, *args, **kwargs)``, and note it. One that it calls itself is part of it."""
+        """Run torch's backward, ``run(roots, *args, **kwargs)``, and note it. One that it calls is part of it."""
         if self._runs:
             return run(roots, *args, **kwargs)
         self._runs = True
