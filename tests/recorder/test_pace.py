@@ -598,6 +598,25 @@ def test_another_optimizer_ends_the_quick_steps(loop: Loop, monkeypatch: pytest.
     assert graph.fault is None
 
 
+@pytest.mark.parametrize("factor", [1e6, float("nan"), float("-inf")])
+@pytest.mark.parametrize("begin", range(100, 108))
+def test_a_leap_among_quick_steps_is_followed_at_once(
+    loop: Loop, factor: float, begin: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, quick = Clock(plain=1e-3, more=1e-3), 0
+    monkeypatch.setattr("nbgrad.core.graph.pace.perf_counter", clock)
+    with AutogradGraph(every=None) as graph:
+        for at in range(150):
+            clock.passes(graph)
+            quick += at > begin - 8 and pacing.passing() is not None
+            loop.step(factor if at == begin else 1.0)
+            if at == begin:
+                assert not graph.pace.rests
+    assert quick
+    assert begin + 2 in numbers(graph)
+    assert graph.fault is None
+
+
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(), (1, 1)])
 def test_the_loss_of_a_quick_step_is_a_number(

@@ -14,9 +14,12 @@ cdef class Stretch:
     cdef public Py_ssize_t ended
     cdef public Py_ssize_t optimizer
     cdef public list passed
+    cdef public double bound
     cdef bint _runs
     cdef object ran(self, run, tuple roots, tuple args, kwargs)
     cdef object note(self, tuple roots)
+    @cython.locals(value=double)
+    cdef object _keep(self, loss)
     cdef bint stepped(self, optimizer) except -1
 
 cdef class Pacer:

@@ -29,14 +29,16 @@ class Stretch:
         left: how many steps are to come.
         ended: how many have ended.
         optimizer: Python's ``id()`` of the one that makes these steps. A step of another one ends the stretch.
+        bound: a loss that is above it, or not finite, ends the stretch.
         passed: the loss and the lines of each backward, as ``number_in`` and ``places`` give them.
     """
 
-    __slots__ = ("_runs", "ended", "left", "optimizer", "passed")
+    __slots__ = ("_runs", "bound", "ended", "left", "optimizer", "passed")
 
     def __init__(self) -> None:
         self.left = self.ended = self.optimizer = 0
         self.passed: list[tuple[Any, tuple[Place, Place]]] = []
+        self.bound = 0.0
         self._runs = False
 
     def ran(self, run: Callable[..., Any], roots: tuple[Any, ...], args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -51,14 +53,21 @@ class Stretch:
         root = roots[0]
         number = number_of(root) if len(roots) == 1 and type(root) is _Tensor else None
         if number is not None:  # a tensor of a transform or a tracer has none in its memory
-            self.passed.append((number, places()))
+            self._keep(number)
         elif is_the_programs():
             self.note(roots)
         return result
 
     def note(self, roots: tuple[Any, ...]) -> None:
         """A backward from ``roots`` has ended."""
-        self.passed.append((number_in(roots[0]) if len(roots) == 1 else None, places()))
+        self._keep(number_in(roots[0]) if len(roots) == 1 else None)
+
+    def _keep(self, loss: Any) -> None:
+        self.passed.append((loss, places()))
+        if isinstance(loss, float):
+            value = loss
+            if not (value <= self.bound and value - value == 0):
+                self.left = 0
 
     def stepped(self, optimizer: Any) -> bool:
         """Count a step that has ended; return whether ``optimizer`` makes those of this stretch."""

@@ -49,6 +49,10 @@ class _Level:
         self.mean = self.around = 0.0
         self.bad = False
 
+    def bound(self) -> float:
+        """The next loss does not leap if it is not above this."""
+        return self.mean + max(_LEAPS * self.around, abs(self.mean) / 2) if self.count >= _KNOWN else torch.inf
+
     def leaps(self, value: float) -> bool:
         """Whether ``value`` is far above the losses before it, or the first that is not finite."""
         if not -torch.inf < value < torch.inf:
@@ -97,6 +101,10 @@ class LossRecorder:
             return False
         self._far.append((len(self._values) - 1, value))
         return self._copied() if len(self._far) >= _READ else False
+
+    def bound(self) -> float:
+        """No loss that is not above this leaps, of whichever line it is."""
+        return max([level.bound() for level in self._levels], default=torch.inf)
 
     def _add(self, place: Place, own: Place) -> None:
         """Make a line known."""

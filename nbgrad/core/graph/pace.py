@@ -55,13 +55,13 @@ _SHORT = 1e-3
 """Where steps are shorter than this, in seconds, the rounds of a loop that no variable counts are not followed: to look
 at the variables takes up to 20 microseconds."""
 
-_AT_ONCE = 0.01
+_AT_ONCE = 0.04
 """Short steps are looked at together, those of this time: in seconds."""
 
 _TICK = 1e-6
 """A clock may count in units of this many seconds: it shows no time for a quicker step."""
 
-_QUIET = 8
+_QUIET = 32
 """At most this many steps are looked at together."""
 
 _BLIND = 64
@@ -261,6 +261,7 @@ class Pace(Pacer):
         self._since = perf_counter()
         self._spent += self._since - now if self._plain else 0.0
         self._stretch.left = self._ahead(seconds) if self.rests and len(self._optimizers) == 1 else 0
+        self._stretch.bound = self._losses.bound() if self._stretch.left else 0.0
 
     def _ahead(self, seconds: float) -> int:
         """The number of coming steps at whose end nothing has to be decided; a step takes ``seconds``."""
