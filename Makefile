@@ -179,7 +179,7 @@ together: setup
 	@$(MAKE) --no-print-directory -j $(JOBS) TOGETHER=1 types frontend $(BUILD)/minimum/installed.txt $(MODELS)/.small $(MORE)/.installed
 
 # A part of the tests marked `sampled` or `rotated` runs, half of what the marks say, and always the same:
-# tests/sampling.py. A second run of the tests finds less, so it takes only some cases of a sixth of the test functions.
+# tests/sampling.py. A second run of the tests finds less, so it takes only some cases of an eighth of the test functions.
 # `make whole` takes all cases, and changes one thing at a time.
 unit: setup compile ## the tests that need no browser: on the compiled core; some on the plain one and as other processors run them
 	$(call step,unit,NBGRAD_COMPILED=$(FIRST) $(UNIT) -m "not browser" --sampled --rarer 2)
@@ -204,7 +204,7 @@ UNIT = $(PY) $(TESTS)
 FIRST = $(shell [ -e $(COMPILED) ] && echo 1 || echo 0)
 # The tests of sources, packages and pages have the same result each time: they run once.
 AGAIN := "not browser and not once"
-SOME := --functions 6 --sample 48
+SOME := --functions 8 --sample 48
 # The tests whose numbers depend on the kernels that a processor gets.
 KERNELS := tests/core/test_rows.py tests/core/test_autocast.py tests/core/test_gemm.py tests/core/test_recurrent.py \
 	tests/core/test_attention.py tests/core/test_convolution.py tests/core/test_pooling.py tests/core/test_linalg.py \

@@ -271,6 +271,12 @@ def _nothing_left_on_torch() -> Iterator[None]:
         left = len(switches._torch.open), sys.modules["torch"]._C._len_torch_function_stack()
         switches.unfollow_to(0)
         assert left == (0, 0), "graphs open, and modes on torch's stack"
+    if module := sys.modules.get("nbgrad.core.engine.pacing"):
+        paced = (*module.pacers(), *module._ELSEWHERE)
+        for one in paced:
+            module.remove(one)
+            module.remove_elsewhere(one)
+        assert paced == (), "a graph that rests would record the next test"
 
 
 @pytest.fixture(autouse=True)

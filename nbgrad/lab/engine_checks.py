@@ -4,10 +4,9 @@ A trial calls an op of the file with random tensors, and goes backward from a we
 the gradient of each input have to be torch's. A message names the op, the shapes, and both numbers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from textwrap import shorten
@@ -18,258 +17,25 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
+from nbgrad.core.tensor.comparison import Deviation, difference
 from nbgrad.core.translation import translate
 from nbgrad.lab import lesson_03, lesson_09
 from nbgrad.lab.engine import PACKAGE, empty_functions, load
 from nbgrad.lab.engine_slips import WRONG_POWER, WRONG_RESIDUAL, normal, wrong_normal, wrong_normal_rules
+from nbgrad.lab.engine_trials import (
+    ATOL,
+    RTOL,
+    Trial,
+    compared,
+    kind_text,
+    of_gradients,
+    of_slope,
+    shapes_text,
+    tensor_class,
+)
 from nbgrad.lab.judges import slip
 from nbgrad.lab.mygrad import optim as reference
 from nbgrad.lab.running import answering
-
-RTOL, ATOL = 1e-5, 1e-7
-"""The numbers of an engine in float64 may differ from torch's by rounding only."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One call that is compared with torch.
-
-    Attributes:
-        said: how a message names the call, as "x * y".
-        settings: the values of the names in braces in ``said``.
-        shapes: of the inputs, which are random numbers.
-        yours: calls the student's op: it gets the module of the file and the inputs, as tensors of the student's.
-        right: the same with torch's tensors.
-        domain: changes the random numbers, such as ``abs`` for a logarithm.
-        names: of the inputs in a message, where there are several.
-        slips: usual wrong ops with torch's tensors, each with the kind and the sentence of its explanation.
-        rules: the same for the gradient of the first input: functions of the incoming gradient and the inputs.
-    """
-
-    said: str
-    shapes: tuple[tuple[int, ...], ...]
-    yours: Callable[..., Any]
-    right: Callable[..., torch.Tensor]
-    domain: Callable[[Any], Any] = field(default=lambda numbers: numbers)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    names: Sequence[str] = ()
-    slips: Sequence[tuple[Callable[..., torch.Tensor], str, str]] = ()
-    rules: Sequence[tuple[Callable[..., torch.Tensor], str, str]] = ()
-
-    def __call__(self, module: ModuleType) -> Deviation | None:
-        """How the student's op differs from torch's; None if it does not."""
-        rng = np.random.default_rng(0)
-        arrays = [self.domain(rng.standard_normal(shape)) for shape in self.shapes]
-        theirs = [torch.tensor(one, requires_grad=True) for one in arrays]
-        wanted = self.right(*theirs)
-        weights = rng.standard_normal(tuple(wanted.shape))
-        (wanted * torch.tensor(weights)).sum().backward()  # type: ignore[no-untyped-call]
-        said = translate(self.said, **self.settings)
-        named = translate("{said} with {shapes}", said=said, shapes=_shapes(self.shapes))
-        of_array = tensor_class(module)
-        with answering(named):
-            inputs = [of_array(one.copy()) for one in arrays]
-            value = self.yours(module, *inputs)
-            if not isinstance(value, of_array):
-                return Deviation(
-                    "type",
-                    translate("{named} gives {kind}, where a Tensor is expected", named=named, kind=_kind(value)),
-                )
-            if (changed := _of_inputs(named, inputs, arrays, self.names)) is not None:
-                return changed
-            if (found := _compared(value.data, wanted)) is not None:
-                found = slip(value.data, ((op(*theirs), kind, text) for op, kind, text in self.slips)) or found
-                return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
-            try:
-                (value * weights).sum().backward()
-            except Exception:
-                if (found := _of_form(named, value, weights)) is not None:
-                    return found
-                raise
-        if (wrong := _of_gradients(named, inputs, theirs, self.names)) is not None:
-            return (
-                _of_slope(named, value, weights)
-                or _of_places(named, value, weights, theirs)
-                or self._of_usual_rule(named, value, weights, theirs)
-                or wrong
-            )
-        return _of_rule(named, value, weights)
-
-    def _of_usual_rule(self, named: str, value: Any, g: Any, theirs: Sequence[torch.Tensor]) -> Deviation | None:
-        """The explanation of a rule that is one of the usual wrong ones."""
-        rule = getattr(value, "rule", None)
-        if rule is None or not self.rules:
-            return None
-        inputs = [one.detach() for one in theirs]
-        with answering(named):
-            given = rule(np.array(g, dtype=float))[0]
-        found = slip(given, [(wrong(torch.tensor(g), *inputs), kind, text) for wrong, kind, text in self.rules])
-        return found and Deviation(found.kind, translate("{named}: the gradient: {found}", named=named, found=found))
-
-
-def _of_inputs(named: str, inputs: Sequence[Any], before: Sequence[Any], names: Sequence[str]) -> Deviation | None:
-    """The first input whose numbers an op has changed."""
-    for at, (one, array) in enumerate(zip(inputs, before, strict=True)):
-        if not np.array_equal(one.data, array):
-            which = translate("its input") if len(inputs) == 1 else names[at]
-            return Deviation(
-                "changed",
-                translate("{named} changes the numbers of {which}: make a new array", named=named, which=which),
-            )
-    return None
-
-
-def _of_rule(named: str, value: Any, g: Any) -> Deviation | None:
-    """The fault of a rule whose gradients are right: it changes its argument, or remembers a call."""
-    rule = getattr(value, "rule", None)
-    if rule is None:
-        return None
-    with answering(named):
-        given = np.array(g, dtype=float)
-        first = [np.array(one) for one in rule(given)]
-        if not np.array_equal(given, g):
-            text = "{named}: its rule changes g, which is the gradient of its result: make a new array"
-            return Deviation("changed", translate(text, named=named))
-        again = [np.array(one) for one in rule(given)]
-        if not all(np.array_equal(one, other) for one, other in zip(first, again, strict=True)):
-            text = "{named}: its rule gives other gradients when it is called again: it changes an array that it keeps"
-            return Deviation("changed", translate(text, named=named))
-    return None
-
-
-def _of_slope(named: str, value: Any, g: Any) -> Deviation | None:
-    """Whether the rule of a result does not multiply ``g``: then each gradient below it is wrong."""
-    rule = getattr(value, "rule", None)
-    if rule is None:
-        return None
-    with answering(named):
-        found = lesson_03.proportional(rule, g, list(rule(g)))
-    return found and Deviation(found.kind, translate("{named}: {found}", named=named, found=found))
-
-
-def _of_places(named: str, value: Any, g: Any, theirs: Sequence[torch.Tensor]) -> Deviation | None:
-    """Whether the rule of a result gives its two gradients in each other's place.
-
-    It is asked itself: the weighted sum is a product of the student's, too, and so the gradients that arrive are not.
-    """
-    rule = getattr(value, "rule", None)
-    if rule is None or len(theirs) != 2:
-        return None
-    with answering(named):
-        given = rule(np.array(g, dtype=float))
-    if any(_compared(one, right.grad) for one, right in zip(given, reversed(theirs), strict=True)):
-        return None
-    text = "{named}: the two gradients of its rule have changed places"
-    return Deviation("order", translate(text, named=named))
-
-
-def _of_gradients(
-    named: str, inputs: Sequence[Any], theirs: Sequence[torch.Tensor], names: Sequence[str]
-) -> Deviation | None:
-    for at, (yours, right) in enumerate(zip(inputs, theirs, strict=True)):
-        which = translate("the gradient") if len(inputs) == 1 else translate("the gradient of {name}", name=names[at])
-        gradient = getattr(yours, "grad", None)
-        if gradient is None:
-            return Deviation(
-                "zero", translate("{named}: {which} is None: no gradient arrives there", named=named, which=which)
-            )
-        if (found := _compared(gradient, right.grad)) is not None:
-            found = _of_exchange(at, inputs, theirs, names) or found
-            return Deviation(found.kind, translate("{named}: {which}: {found}", named=named, which=which, found=found))
-    return None
-
-
-def _of_exchange(
-    at: int, inputs: Sequence[Any], theirs: Sequence[torch.Tensor], names: Sequence[str]
-) -> Deviation | None:
-    """The fault of a rule that gives the gradients of two inputs in each other's place."""
-    for other in range(len(inputs)):
-        places = ((at, other), (other, at))
-        gradients = [(getattr(inputs[one], "grad", None), theirs[two].grad) for one, two in places]
-        if other != at and all(got is not None and _compared(got, right) is None for got, right in gradients):
-            text = "it has changed places with that of {other}: a rule gives them in the order of the parents"
-            return Deviation("order", translate(text, other=names[other]))
-    return None
-
-
-def _of_form(named: str, value: Any, g: Any) -> Deviation | None:
-    """The fault of an op whose parents are no tuple, or whose rule does not give an array for each of them."""
-    rule, parents = getattr(value, "rule", None), getattr(value, "parents", None)
-    if rule is None or parents is None:
-        return None
-    if not isinstance(parents, tuple | list):
-        text = (
-            "{named}: its parents are {kind}, and no tuple: the order is Tensor(value, parents, rule, name)"
-            if callable(parents)
-            else "{named}: its parents are {kind}, and no tuple. A tuple of one has a comma, (x,): without it, (x) is x"
-        )
-        return Deviation("type", translate(text, named=named, kind=_kind(parents)))
-    with answering(named):
-        given = rule(np.array(g, dtype=float))
-    if isinstance(given, tuple | list) and len(given) == len(parents):
-        if not any(isinstance(one, type(value)) for one in given):
-            return None
-        text = "{named}: its rule gives Tensors, where arrays are expected: compute with the data of each Tensor"
-        return Deviation("type", translate(text, named=named))
-    many = len(given) if isinstance(given, tuple | list) else _kind(given)
-    many = translate("an array") if isinstance(given, np.ndarray) else many
-    text = "{named}: its rule gives {many}, where a tuple of {count} is expected: a gradient for each parent"
-    return Deviation("type", translate(text, named=named, many=many, count=len(parents)))
-
-
-def _compared(given: Any, right: Any, whose: str | None = None) -> Deviation | None:
-    """How numbers differ from torch's, or from others that have a name; with the first place where they do."""
-    whose = whose or translate("torch's")
-    try:
-        found = difference(given, right, rtol=RTOL, atol=ATOL)
-    except (NoNumbers, TypeError, RuntimeError) as error:
-        return Deviation("type", translate("numbers are expected: {error}", error=error))
-    if found is None:
-        return None
-    yours, wanted = numbers_of(given), numbers_of(right)
-    if yours.shape != wanted.shape:
-        return Deviation(
-            found.kind,
-            translate(
-                "{reason} (yours has shape {shape}, {whose} {wanted})",
-                reason=found.text,
-                shape=tuple(yours.shape),
-                whose=whose,
-                wanted=tuple(wanted.shape),
-            ),
-        )
-    close = found.kind == "rounding"
-    reason = translate("it is close, but rounding does not explain the difference") if close else found.text
-    wrong = ~torch.isclose(yours.to(torch.float64), wanted.to(torch.float64), rtol=RTOL, atol=ATOL)
-    place = tuple(int(one) for one in wrong.nonzero()[0])
-    return Deviation(
-        found.kind,
-        translate(
-            "{reason}; {where}yours is {yours}, and {whose} {wanted}",
-            reason=reason,
-            where=translate("at {place} ", place=list(place)) if place else "",
-            yours=f"{yours[place]:.{10 if close else 5}g}",
-            whose=whose,
-            wanted=f"{wanted[place]:.{10 if close else 5}g}",
-        ),
-    )
-
-
-def _shapes(shapes: Sequence[tuple[int, ...]]) -> str:
-    word = "shape" if len(shapes) == 1 else "shapes"
-    return translate("{word} {shapes}", word=word, shapes=translate(" and ").join(map(str, shapes)))
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return translate("None: it has to end with return")
-    return translate("a {kind}", kind=type(value).__name__)
-
-
-def tensor_class(module: ModuleType) -> Any:
-    """The class ``Tensor`` of the package in which the module of a part lies."""
-    return vars(module).get("Tensor") or import_module(f"{module.__package__}.tensor").Tensor
 
 
 @dataclass(frozen=True)
@@ -371,9 +137,9 @@ def _of_walk(module: ModuleType) -> Deviation | None:
             module.backward(value)
         if not isinstance(value, module.Value):
             return Deviation(
-                "type", translate("{said} gives {kind}, where a Value is expected", said=said, kind=_kind(value))
+                "type", translate("{said} gives {kind}, where a Value is expected", said=said, kind=kind_text(value))
             )
-        if (found := _compared(value.data, wanted)) is not None:
+        if (found := compared(value.data, wanted)) is not None:
             return Deviation(found.kind, translate("{said}: the value: {found}", said=said, found=found))
         if not value.op:
             return Deviation(
@@ -382,8 +148,8 @@ def _of_walk(module: ModuleType) -> Deviation | None:
         names = tuple(signature(formula).parameters)
         places = ", ".join(f"{name} = {one:g}" for name, one in zip(names, at, strict=True))
         named = translate("{said} at {at}", said=said, at=places)
-        if (found := _of_gradients(named, yours, theirs, names)) is not None:
-            told = (_of_slope(one.op, one, 0.5) for one in module.topological(value))
+        if (found := of_gradients(named, yours, theirs, names)) is not None:
+            told = (of_slope(one.op, one, 0.5) for one in module.topological(value))
             return next(filter(None, told), found)
     return None
 
@@ -437,7 +203,7 @@ def _of_vectors(module: ModuleType) -> Deviation | None:
     """A vector is refused by matmul."""
     of_array = tensor_class(module)
     for shapes in (((3,), (3, 4)), ((2, 3), (3,))):
-        named = translate("{said} with {shapes}", said="matmul", shapes=_shapes(shapes))
+        named = translate("{said} with {shapes}", said="matmul", shapes=shapes_text(shapes))
         try:
             given = module.matmul(*(of_array(np.ones(shape)) for shape in shapes))
         except ValueError:
@@ -536,9 +302,10 @@ def _linear(module: ModuleType, shape: tuple[int, ...]) -> Deviation | None:
         value = layer(mine)
         if not isinstance(value, of_array):
             return Deviation(
-                "type", translate("{named} gives {kind}, where a Tensor is expected", named=named, kind=_kind(value))
+                "type",
+                translate("{named} gives {kind}, where a Tensor is expected", named=named, kind=kind_text(value)),
             )
-        if (found := _compared(value.data, wanted)) is not None:
+        if (found := compared(value.data, wanted)) is not None:
             slips = (
                 (wanted - theirs[2], "offset", "the bias is missing"),
                 (wanted.relu(), "numbers", "that is relu of it: a Linear has none"),
@@ -546,7 +313,7 @@ def _linear(module: ModuleType, shape: tuple[int, ...]) -> Deviation | None:
             found = slip(value.data, slips) or found
             return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
         (value * value).sum().backward()
-    return _of_gradients(named, (mine, layer.weight, layer.bias), theirs, ("x", "weight", "bias"))
+    return of_gradients(named, (mine, layer.weight, layer.bias), theirs, ("x", "weight", "bias"))
 
 
 def _parameters(module: ModuleType) -> Deviation | None:
@@ -585,11 +352,11 @@ def _parameters(module: ModuleType) -> Deviation | None:
 def _of_list(said: str, given: Any, wanted: Sequence[Any], of_array: Any) -> Deviation | None:
     if not isinstance(given, list | tuple):
         text = "parameters() of {said} gives {kind}, where a list is expected"
-        return Deviation("type", translate(text, said=said, kind=_kind(given)))
+        return Deviation("type", translate(text, said=said, kind=kind_text(given)))
     others = [one for one in given if not isinstance(one, of_array)]
     if others:
         text = "parameters() of {said} has {kind} in its list, where tensors are expected"
-        return Deviation("type", translate(text, said=said, kind=_kind(others[0])))
+        return Deviation("type", translate(text, said=said, kind=kind_text(others[0])))
     if len(given) != len(wanted):
         text = "parameters() of {said} gives {count} tensors, and {total} are in it"
         return Deviation("shape", translate(text, said=said, count=len(given), total=len(wanted)))
@@ -616,7 +383,7 @@ def _batch_norm(module: ModuleType) -> Deviation | None:
     for training in (True, True, False):
         x = rng.standard_normal((5, 3)) * 2 + 1
         mine.training, theirs.training = training, training
-        if (found := _compared(mine(of_array(x)).data, theirs(torch.tensor(x)))) is not None:
+        if (found := compared(mine(of_array(x)).data, theirs(torch.tensor(x)))) is not None:
             return Deviation(
                 found.kind,
                 translate(
@@ -685,7 +452,7 @@ def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Devia
 def _of_step(given: Any, right: Any) -> Deviation | None:
     if np.shape(given) != right.shape:
         return Deviation("shape", translate("it has the shape {shape} now", shape=np.shape(given)))
-    return _compared(given, right, translate("the right number"))
+    return compared(given, right, translate("the right number"))
 
 
 def _about_steps(name: str, settings: dict[str, Any], module: ModuleType) -> Deviation | None:
@@ -786,7 +553,7 @@ def _rnn(module: ModuleType) -> Deviation | None:
     codes = np.array([[1, 2, 3, 4]])
     base, again = network(codes), network(codes)
     if not isinstance(base, list | tuple):
-        return Deviation("type", translate("an RNN gives {kind}, where a list is expected", kind=_kind(base)))
+        return Deviation("type", translate("an RNN gives {kind}, where a list is expected", kind=kind_text(base)))
     if len(base) != 4 or base[0].data.shape != (1, 5):
         return Deviation("shape", "an RNN(5, 4) has to give 4 scores of shape (1, 5) for codes of shape (1, 4)")
     if not all(np.array_equal(one.data, other.data) for one, other in zip(base, again, strict=True)):
@@ -819,13 +586,13 @@ def _rnn_with_torch(module: ModuleType) -> Deviation | None:
     named, total = "RNN(5, 4)", tensor_class(module)(0.0)
     with answering(named):
         for step, (one, wanted) in enumerate(zip(network(codes), right, strict=True)):
-            if (found := _compared(one.data, wanted)) is not None:
+            if (found := compared(one.data, wanted)) is not None:
                 text = "{named}: the scores of step {step}: {found}"
                 return Deviation(found.kind, translate(text, named=named, step=step, found=found))
             total = total + (one * one).sum()
         total.backward()
     names = ("letter.weight", "memory.weight", "memory.bias", "head.weight", "head.bias")
-    return _of_gradients(named, mine, theirs, names)
+    return of_gradients(named, mine, theirs, names)
 
 
 def _attention(shape: tuple[int, ...]) -> Trial:
@@ -886,14 +653,14 @@ def _gpt_in_order(module: ModuleType) -> Deviation | None:
     start = network.letter(codes) + network.place(np.arange(3))
     right = _through(start, (*network.blocks, network.last, network.head))
     (right * right).sum().backward()
-    if (found := _compared(scores.data, right.data, translate("the right number"))) is not None:
+    if (found := compared(scores.data, right.data, translate("the right number"))) is not None:
         found = _about_order(scores.data, network, start) or found
         return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
     for one, gradient in zip(parameters, given, strict=True):
         if gradient is None:
             text = "{named}: no gradient arrives at a parameter of shape {shape}"
             return Deviation("zero", translate(text, named=named, shape=one.data.shape))
-        if (found := _compared(gradient, one.grad, translate("the right number"))) is not None:
+        if (found := compared(gradient, one.grad, translate("the right number"))) is not None:
             text = "{named}: the gradient of a parameter of shape {shape}: {found}"
             return Deviation(found.kind, translate(text, named=named, shape=one.data.shape, found=found))
     return None
