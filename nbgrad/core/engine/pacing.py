@@ -101,6 +101,10 @@ class Pacer:
     def step_ended(self, optimizer: Any) -> None:
         """That of ``optimizer`` has ended."""
 
+    def is_over(self) -> bool:
+        """Whether it waits for nothing more: another thread may have closed its graph."""
+        return False
+
     def passing(self) -> Stretch | None:
         """The stretch that the loop passes now. If there is one, it is notified of each event alone."""
         return None
@@ -138,7 +142,7 @@ def remove_elsewhere(pacer: Pacer) -> None:
 
 def add(pacer: Pacer) -> Token[tuple[Pacer, ...]]:
     """Notify ``pacer`` of the events of this thread or task, until ``remove``."""
-    return _PACERS.set((*_here(), pacer))
+    return _PACERS.set((*[one for one in _here() if not one.is_over()], pacer))
 
 
 def remove(pacer: Pacer) -> None:

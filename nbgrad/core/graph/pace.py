@@ -148,6 +148,10 @@ class Pace(Pacer):
         """Whether no block and no call of a module runs in the graph, whose end would restore the state from before."""
         return self._rest.is_here(current())
 
+    def is_over(self) -> bool:
+        """Whether its graph records no more."""
+        return self._rest.ended
+
     def passing(self) -> Stretch | None:
         """Its stretch of steps, if some are to come at whose end nothing has to be decided."""
         return self._stretch if self._stretch.left > 0 else None

@@ -54,6 +54,11 @@ class Rest:
         """Whether the observers are away."""
         return resting(id(self)) is not None
 
+    @property
+    def ended(self) -> bool:
+        """Whether the graph records no more, or not yet."""
+        return self._around is None
+
     def is_here(self, state: State) -> bool:
         """Whether ``state`` is that of the graph, outside of any block, or one that it rests in."""
         around = self._around
