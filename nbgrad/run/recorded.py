@@ -18,7 +18,8 @@ from nbgrad.run.terminal import StatusLine
 from nbgrad.run.threads import ALONE, OtherThread, OtherThreads, ThreadErrors
 
 _PATIENCE, _STEPS = 1.0, 3
-"""So many seconds, or the time of so many steps, the end of a program waits for the recorded thread to end its step."""
+"""The end of a program waits until the recorded thread ends its step: for this many seconds, or the time of this many
+steps where that is longer."""
 
 
 class ProgramRecording(pacing.Pacer):

@@ -14,7 +14,7 @@ from nbgrad.core.engine.place import Place
 from nbgrad.tracebacks import shortened
 
 ALONE = 2
-"""A thread in which no optimizer steps is in its second step of training after so many backwards."""
+"""After this many backwards, a thread without an optimizer is in its second step of training."""
 
 
 class OtherThread(NamedTuple):
