@@ -165,7 +165,7 @@ class RecordedTraining(pacing.Pacer):
         self._look, self._next = _FIRST_LOOK, 0.0
         try:
             self._recording.__enter__()
-            pacing.add(self)
+            pacing.add(self, late=True)
         except Exception as error:
             self.fail(error)
 

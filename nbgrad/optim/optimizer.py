@@ -64,11 +64,11 @@ class Optimizer(torch.optim.Optimizer):
                 "model.parameters() is empty after its first use."
             )
         super().__init__(given, raw(defaults))
-        OPTIMIZERS.add(self)
+        OPTIMIZERS[id(self)] = self
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        OPTIMIZERS.add(self)  # a copy, or out of a pickle
+        OPTIMIZERS[id(self)] = self  # a copy, or out of a pickle
 
     def add_param_group(self, param_group: Any) -> None:
         """Let the optimizer change more parameters, such as those of a layer that was frozen so far.

@@ -86,7 +86,7 @@ class ProgramRecording(pacing.Pacer):
     def _enter(self) -> None:
         self._recording.__enter__()
         self._worker = current_thread()
-        pacing.add(self)
+        pacing.add(self, late=not self._is_near())
 
     def _take(self, thread: OtherThread) -> bool:
         """Record this ``thread`` from now on, if the main thread has trained nothing. Return whether that is done.
@@ -194,7 +194,13 @@ class ProgramRecording(pacing.Pacer):
             (self.graph if known else self._main.graph).leave()
         return False
 
+    def _is_near(self) -> bool:
+        """Whether a stretch of quick steps could pass the last step of the recording."""
+        return self._steps is not None and self.graph.pace.steps >= self._steps - pacing.QUIET
+
     def _look(self) -> None:
+        if self._is_near():
+            pacing.add(self)
         if self._steps is not None and self.graph.pace.steps >= self._steps and self.graph.pace.is_outside():
             self.goes_on = True
             guarded(partial(self.close, self.graph.in_sight(), None), self._line)

@@ -11,9 +11,13 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad.core.engine import ended
+from nbgrad.core.engine.call_site import user_place
+from nbgrad.core.engine.node import next_seq
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import Switch, current
 from nbgrad.core.graph.graph import AutogradGraph
+from nbgrad.core.graph.optimizers import optimized
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from tests.core.tasks import finished
 
@@ -90,6 +94,50 @@ async def train_in_turns(seed: int) -> tuple[Any, ...]:
 def test_eight_threads_record_as_if_alone() -> None:
     assert together(train) == [train(seed) for seed in range(THREADS)]
     assert current().observers == ()
+
+
+def test_a_thread_marks_its_own_backwards_alone() -> None:
+    """A later error names the backward that freed the values. Another thread's may have ended in between."""
+    mine, other = next_seq(), next_seq()
+    place = user_place()
+    ended.note(1, "mine", place, [mine])
+    thread = threading.Thread(target=lambda: (ended.note(1, "other", place, [other]), ended.note_retained(True)))
+    thread.start()
+    thread.join()
+    found = ended.freeing(mine)
+    assert found is not None
+    assert found.graph == "mine"
+    assert found.retained is None
+    assert ended.freeing(other) is None
+    ended.note_retained(True)
+    assert ended.freeing(mine) is None
+
+
+def test_eight_threads_remember_their_backwards_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ended, "_IDS", 8)  # many are forgotten, too
+    place = user_place()
+
+    def work(number: int) -> int:
+        for _ in range(2000):
+            ended.note(1, str(number), place, range(3))
+            ended.note_retained(False)
+            ended.freeing(1)
+        return number
+
+    assert together(work) == list(range(THREADS))
+
+
+def test_eight_threads_make_optimizers_while_others_ask_for_all() -> None:
+    def work(number: int) -> bool:
+        held: Any = None
+        for _ in range(500):
+            param = torch.nn.Parameter(torch.ones(1))
+            held = nbgrad.optim.SGD([param], lr=0.1)
+            if id(param) not in optimized():
+                return False
+        return held is not None
+
+    assert together(work) == [True] * THREADS
 
 
 def test_eight_interleaved_tasks_record_as_if_alone() -> None:

@@ -2,6 +2,7 @@
 
 import contextvars
 import gc
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -569,6 +570,40 @@ def test_what_happens_between_quick_steps_is_no_part_of_them(loop: Loop, monkeyp
     assert len(seen) > 20
     assert (graph.backwards, graph.pace.steps, len(graph.losses)) == (60, 60, 60)
     assert graph.fault is None
+
+
+class Following(pacing.Pacer):
+    """Remembers how many steps had ended each time that it was notified of one."""
+
+    def __init__(self) -> None:
+        self.graph: AutogradGraph | None = None
+        self.seen: list[int] = []
+
+    def step_ended(self, optimizer: Any) -> None:
+        assert self.graph is not None
+        self.seen.append(self.graph.pace.steps)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_another_pacer_is_late_for_quick_steps_only_if_it_may_be(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    clock, other = Clock(plain=1e-4, more=1e-2), Following()
+    monkeypatch.setattr("nbgrad.core.graph.pace.perf_counter", clock)
+    with AutogradGraph(every=None) as graph:
+        other.graph = graph
+        pacing.add(other, late=late)
+        for _ in range(200):
+            clock.passes(graph)
+            loop.step()
+        pacing.remove(other)
+    assert (graph.backwards, graph.pace.steps, len(graph.losses)) == (200, 200, 200)
+    apart = [after - before for before, after in itertools.pairwise(other.seen)]
+    if late:
+        assert 2 < max(apart) <= pacing.QUIET
+        assert other.seen[-1] > 200 - pacing.QUIET
+    else:
+        assert other.seen == list(range(1, 201))
 
 
 def test_a_backward_inside_of_a_quick_one_is_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,6 +168,14 @@ def test_a_second_interrupt_leaves_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.rotated(3)
+def test_the_last_of_many_quick_steps_is_exact(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(training())
+    head, *_ = report_of(nbgrad("run", "--steps", "333", "train.py", "1000", cwd=tmp_path))
+    assert head.startswith("nbgrad: train.py, 333 steps (333 backwards, ")
+    assert "all recorded" not in head
+
+
+@pytest.mark.rotated(3)
 def test_only_so_many_steps_are_recorded_if_that_is_asked(tmp_path: Path) -> None:
     after = "print('step', step, flush=True)"
     (tmp_path / "train.py").write_text(training(after=f"{after}; print('step', step, file=sys.stderr, flush=True)"))

@@ -5,7 +5,8 @@ two events alone, so a step in between takes as long as without a graph.
 """
 
 from collections.abc import Callable
-from contextvars import ContextVar, Token
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from nbgrad.core.backend.function_mode import is_heard, muted, traced
 from nbgrad.core.engine.call_site import places
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.torch_reads import number_of
+
+QUIET = 32
+"""A stretch of quick steps has at most this many."""
 
 _Tensor = torch.Tensor
 _functorch_level: Callable[[], Any] = torch._C._functorch.maybe_current_level
@@ -112,17 +116,19 @@ class Pacer:
 
 _PACERS: ContextVar[tuple[Pacer, ...]] = ContextVar("nbgrad_pacers", default=())
 _here = _PACERS.get
+_LATE: ContextVar[tuple[Pacer, ...]] = ContextVar("nbgrad_late_pacers", default=())
+_late = _LATE.get
 _ELSEWHERE: list[Pacer] = []
 """Those that are notified of events in threads and tasks that have no pacer."""
 
 
 def pacers() -> tuple[Pacer, ...]:
     """Those that are notified in this thread or task."""
-    return _here() or tuple(_ELSEWHERE)
+    return (*_here(), *_late()) or tuple(_ELSEWHERE)
 
 
 def passing() -> Stretch | None:
-    """The stretch that the loop of this thread or task passes now. Others must not wait for its events."""
+    """The stretch that the loop of this thread or task passes now; None where another pacer must not be late."""
     here = _here()
     if len(here) != 1:
         return None
@@ -137,17 +143,24 @@ def add_elsewhere(pacer: Pacer) -> None:
 
 def remove_elsewhere(pacer: Pacer) -> None:
     """Notify ``pacer`` no more."""
-    _ELSEWHERE[:] = [one for one in _ELSEWHERE if one is not pacer]
+    with suppress(ValueError):
+        _ELSEWHERE.remove(pacer)  # in one step: another thread may add its own meanwhile
 
 
-def add(pacer: Pacer) -> Token[tuple[Pacer, ...]]:
-    """Notify ``pacer`` of the events of this thread or task, until ``remove``."""
-    return _PACERS.set((*[one for one in _here() if not one.is_over()], pacer))
+def add(pacer: Pacer, *, late: bool = False) -> None:
+    """Notify ``pacer`` of the events of this thread or task, until ``remove``.
+
+    ``late``: of those of a stretch of quick steps, it is notified of the last one alone.
+    """
+    remove(pacer)
+    events = _LATE if late else _PACERS
+    events.set((*[one for one in events.get() if not one.is_over()], pacer))
 
 
 def remove(pacer: Pacer) -> None:
     """Notify ``pacer`` no more."""
-    _PACERS.set(tuple([one for one in _here() if one is not pacer]))
+    for events in (_PACERS, _LATE):
+        events.set(tuple([one for one in events.get() if one is not pacer]))
 
 
 def backward_ended(roots: tuple[Any, ...], accumulates: bool, differentiable: bool) -> None:

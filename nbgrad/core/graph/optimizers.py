@@ -153,7 +153,7 @@ class Holders:
         self._logs = logs
         self._learning = learning
         self._reached = {id(one) for one in learning.values()}
-        self._held = [(one, {id(param): param for param in params_of(one)}) for one in list(OPTIMIZERS)]
+        self._held = [(one, {id(param): param for param in params_of(one)}) for one in _known()]
         self._at_work = [params for _, params in self._held if not self._reached.isdisjoint(params)]
         self._changed = changed
         self._stepped = [
@@ -168,7 +168,7 @@ class Holders:
     def _unknown(self) -> set[int]:
         """Python's ``id()`` of each parameter of an optimizer of torch's that was not called yet."""
         found = [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
-        OPTIMIZERS.update(found)
+        OPTIMIZERS.update({id(one): one for one in found})
         return {id(param) for one in found for param in params_of(one)}
 
     def stepped(self, tensor: Tensor) -> int:
@@ -209,7 +209,7 @@ class Holders:
         """
         called = {id(one) for log in self._logs if (one := log.known()) is not None}
         self._unknown  # noqa: B018  # it finds those of torch's
-        for one in list(OPTIMIZERS):
+        for one in _known():
             held = {id(param) for param in params_of(one)}
             waiting = [seq for seq, tensor in self._learning.items() if id(tensor) in held]
             changed = any(memory_of(raw_of(param)) in self._changed for param in params_of(one))
@@ -233,6 +233,11 @@ class Holders:
         return max([(name, float(rate)) for name, rate in rates], key=lambda one: one[1])
 
 
+def _known() -> list[torch.optim.Optimizer]:
+    """The known optimizers that are alive. Other threads may make some meanwhile, so the list is taken in one step."""
+    return [one for known in OPTIMIZERS.valuerefs() if (one := known()) is not None]
+
+
 def optimized() -> set[int]:
     """Python's ``id()`` of each parameter that some known optimizer holds."""
-    return {id(param) for optimizer in list(OPTIMIZERS) for param in params_of(optimizer)}
+    return {id(param) for optimizer in _known() for param in params_of(optimizer)}

@@ -14,7 +14,7 @@ import torch
 
 from nbgrad.choices import COST
 from nbgrad.core.engine.call_site import CallSites, places
-from nbgrad.core.engine.pacing import Pacer, Stretch
+from nbgrad.core.engine.pacing import QUIET, Pacer, Stretch
 from nbgrad.core.engine.rounds import Rounds, rounds
 from nbgrad.core.engine.state import current
 from nbgrad.core.graph.losses import LossRecorder
@@ -60,9 +60,6 @@ _AT_ONCE = 0.04
 
 _TICK = 1e-6
 """A clock may count in units of this many seconds: it shows no time for a quicker step."""
-
-_QUIET = 32
-"""At most this many steps are looked at together."""
 
 _BLIND = 64
 """If the rounds of a loop are not known, they are looked for again after 1, 2, 4 ... and at most so many steps."""
@@ -272,7 +269,7 @@ class Pace(Pacer):
         seconds = max(seconds, _TICK)
         if self._steps - self._last <= _AFTER or len(self._plain) < _PLAIN:
             return 0
-        many = min(self._foresight.sure(self._steps) - 1, _QUIET - 1, int(_AT_ONCE / seconds))
+        many = min(self._foresight.sure(self._steps) - 1, QUIET - 1, int(_AT_ONCE / seconds))
         if self.every is not None:
             many = min(many, self.every - self._steps % self.every - 1)
         else:

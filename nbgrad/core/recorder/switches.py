@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from threading import RLock, get_ident, local
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -88,8 +88,9 @@ _thread = _Thread()
 _stepping: dict[int, int] = {}
 """The answer of ``take_off`` in each thread in which an optimizer steps: our mode is off for the step."""
 
-OPTIMIZERS: WeakSet[torch.optim.Optimizer] = WeakSet()
-"""The optimizers that nbgrad knows: its own, and those of torch's that were called while a graph was open."""
+OPTIMIZERS: WeakValueDictionary[int, torch.optim.Optimizer] = WeakValueDictionary()
+"""By Python's ``id()`` the optimizers that nbgrad knows: its own, and those of torch's that were called while a graph
+was open."""
 
 
 class _Torch:
@@ -455,7 +456,7 @@ def _step_begins(optimizer: Any, args: Any, kwargs: Any) -> None:
     learned: list[Any] = []
     try:
         observer: Observer
-        OPTIMIZERS.add(optimizer)
+        OPTIMIZERS[id(optimizer)] = optimizer
         for observer in observers:
             observer.on_optimizer_call(optimizer, "step")
         learned = _learned(optimizer)
@@ -566,7 +567,7 @@ def _tell(kind: str, optimizer: Any, by: Any = None) -> None:
 
     if not isinstance(optimizer, torch.optim.Optimizer):
         return
-    OPTIMIZERS.add(optimizer)
+    OPTIMIZERS[id(optimizer)] = optimizer
     _notify(call, f"the {kind} of an optimizer")
 
 
