@@ -21,7 +21,14 @@ from nbgrad.core.tensor.comparison import Deviation, difference
 from nbgrad.core.translation import translate
 from nbgrad.lab import lesson_03, lesson_09
 from nbgrad.lab.engine import PACKAGE, empty_functions, load
-from nbgrad.lab.engine_slips import WRONG_POWER, WRONG_RESIDUAL, normal, wrong_normal, wrong_normal_rules
+from nbgrad.lab.engine_slips import (
+    WRONG_POWER,
+    WRONG_RESIDUAL,
+    normal,
+    wrong_conv_rules,
+    wrong_normal,
+    wrong_normal_rules,
+)
 from nbgrad.lab.engine_trials import (
     ATOL,
     RTOL,
@@ -358,7 +365,7 @@ def _of_list(said: str, given: Any, wanted: Sequence[Any], of_array: Any) -> Dev
         text = "parameters() of {said} has {kind} in its list, where tensors are expected"
         return Deviation("type", translate(text, said=said, kind=kind_text(others[0])))
     if len(given) != len(wanted):
-        text = "parameters() of {said} gives {count} tensors, and {total} are in it"
+        text = "of {said}, parameters() gives a list of {count}, and {total} tensors are in it"
         return Deviation("shape", translate(text, said=said, count=len(given), total=len(wanted)))
     if any(all(one is not other for other in given) for one in wanted):
         text = "parameters() of {said} lacks one of its tensors, and has another one twice"
@@ -512,7 +519,7 @@ _CONV = (
     *(
         Trial("conv2d with padding={padding}", shapes, partial(lambda p, m, x, w: m.conv2d(x, w, p), padding),
               partial(lambda p, x, w: functional.conv2d(x, w, padding=p), padding), settings={"padding": padding},
-              names=("x", "weight"))
+              names=("x", "weight"), rules=wrong_conv_rules(padding))
         for padding, shapes in (
             (0, ((1, 1, 3, 3), (1, 1, 2, 2))),
             (0, ((3, 2, 5, 4), (4, 2, 3, 2))),
@@ -576,13 +583,7 @@ def _rnn_with_torch(module: ModuleType) -> Deviation | None:
     ]
     for one in mine:
         one.data = rng.standard_normal(one.data.shape)
-    theirs = [torch.tensor(one.data, requires_grad=True) for one in mine]
-    letter, inner, inner_bias, head, head_bias = theirs
-    h, right = torch.zeros(2, 4, dtype=torch.float64), list[torch.Tensor]()
-    for column in torch.tensor(codes).T:
-        h = (h @ inner + inner_bias + letter[column]).tanh()
-        right.append(h @ head + head_bias)
-    torch.stack(right).square().sum().backward()  # type: ignore[no-untyped-call]
+    theirs, right = _read(mine, codes)
     named, total = "RNN(5, 4)", tensor_class(module)(0.0)
     with answering(named):
         for step, (one, wanted) in enumerate(zip(network(codes), right, strict=True)):
@@ -592,7 +593,26 @@ def _rnn_with_torch(module: ModuleType) -> Deviation | None:
             total = total + (one * one).sum()
         total.backward()
     names = ("letter.weight", "memory.weight", "memory.bias", "head.weight", "head.bias")
-    return of_gradients(named, mine, theirs, names)
+    found = of_gradients(named, mine, theirs, names)
+    if found is not None and of_gradients(named, mine, _read(mine, codes, cut=True)[0], names) is None:
+        text = "{named}: the gradients go through the last step only: h is a new Tensor of numbers in each step"
+        return Deviation("numbers", translate(text, named=named))
+    return found
+
+
+def _read(parts: list[Any], codes: Any, *, cut: bool = False) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The parts of an RNN as tensors of torch's, with their gradients, and the scores that it gives for ``codes``.
+
+    ``cut``: no gradient goes from one step to the step before it.
+    """
+    theirs = [torch.tensor(one.data, requires_grad=True) for one in parts]
+    letter, inner, inner_bias, head, head_bias = theirs
+    h, scores = torch.zeros(len(codes), len(inner), dtype=torch.float64), list[torch.Tensor]()
+    for column in torch.tensor(codes).T:
+        h = ((h.detach() if cut else h) @ inner + inner_bias + letter[column]).tanh()
+        scores.append(h @ head + head_bias)
+    torch.stack(scores).square().sum().backward()  # type: ignore[no-untyped-call]
+    return theirs, scores
 
 
 def _attention(shape: tuple[int, ...]) -> Trial:

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 import torch
+from torch.nn import functional
 
 WRONG_POWER: tuple[tuple[Callable[..., torch.Tensor], str, str], ...] = (
     (lambda g, x: g * x**2, "factor", "the factor power is missing"),
@@ -55,6 +57,24 @@ def wrong_normal_rules(dim: int) -> tuple[tuple[Callable[..., torch.Tensor], str
         (lambda g, x: g - mean(g) - along(g, x), "factor", "the division by the deviation is missing"),
         (lambda g, x: g - mean(g) - along(g, x) / deviation(x), "order", "brackets are missing: all three terms are "
          "divided by the deviation"),
+    )  # fmt: skip
+
+
+def wrong_conv_rules(padding: int) -> tuple[tuple[Callable[..., torch.Tensor], str, str], ...]:
+    def turned(g: torch.Tensor, _: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return functional.conv_transpose2d(g, weight.flip(2, 3), padding=padding)
+
+    def last(g: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        wide = torch.zeros_like(functional.pad(x, 4 * [padding]))
+        for i, j in product(*map(range, weight.shape[2:])):
+            part = torch.einsum("borc,oi->birc", g, weight[:, :, i, j])
+            wide[:, :, i : i + g.shape[2], j : j + g.shape[3]] = part
+        return wide[:, :, padding : padding + x.shape[2], padding : padding + x.shape[3]]
+
+    return (
+        (turned, "order", "the kernel is turned round: the number at (i, j) of a patch meets the weight at (i, j) in "
+         "the backward, too"),
+        (last, "element", "a number that several patches share gets the sum of their gradients: += and not ="),
     )  # fmt: skip
 
 

@@ -123,7 +123,7 @@ def _lacking(answer: Mapping[str, Any], names: Sequence[str]) -> Deviation | Non
         Deviation(
             "type",
             translate(
-                "{missing} is missing: the names are {names}", missing=", ".join(missing), names=", ".join(names)
+                "the answer lacks {missing}: the names are {names}", missing=", ".join(missing), names=", ".join(names)
             ),
         )
         if missing

@@ -108,7 +108,7 @@ def _rules(answer: Any) -> Deviation | None:
     if len(given) != len(_RULES):
         return Deviation(
             "shape",
-            translate("{count} was given, and 2 functions are expected: [mul_rule, tanh_rule]", count=len(given)),
+            translate("2 functions are expected: [mul_rule, tanh_rule]; the answer has {count}", count=len(given)),
         )
     return next((found for rule, one in zip(_RULES.values(), given, strict=True) if (found := rule(one))), None)
 

@@ -218,7 +218,9 @@ def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
         missing = sorted(repr(one) for one in needed - set(given))
         return Deviation(
             "shape",
-            translate("{names} is missing: each value that the root depends on is needed", names=", ".join(missing)),
+            translate(
+                "the answer lacks {names}: each value that the root depends on is needed", names=", ".join(missing)
+            ),
         )
     place = {one: at for at, one in enumerate(given)}
     wrong = [(one, parent) for one in given for parent in one.parents if place[parent] > place[one]]

@@ -48,7 +48,7 @@ def _marks(answer: Any) -> Deviation | None:
         return Deviation(
             "shape",
             translate(
-                "{count} marks were given, and {total} are expected: {names}",
+                "{total} marks are expected: {names}; the answer has {count}",
                 count=len(given),
                 total=len(names),
                 names=", ".join(names),

@@ -168,8 +168,8 @@ def _of_network(net: Module, images: Tensor, labels: Tensor) -> Deviation | None
         return Deviation(
             "shape",
             translate(
-                "it has {count} weights of shape ({width}, {width}): one in each of {layers} layers is expected, so "
-                "that the network is still the one to cure",
+                "a weight of shape ({width}, {width}) is expected in each of {layers} layers, so that the network is "
+                "still the one to cure; the answer has {count}",
                 count=len(inner),
                 width=_WIDTH,
                 layers=_LAYERS,

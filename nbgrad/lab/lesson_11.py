@@ -100,7 +100,9 @@ def _of_cuts(answer: Any, every: int, count: int) -> Deviation | None:
         found = _about_values(got, inputs, every) or found
         return Deviation(found.kind, translate("{said}: the last h: {found}", said=said, found=found))
     if len(cut) != count:
-        return Deviation("shape", translate("{said}: the cell was called {count} times", said=said, count=len(cut)))
+        return Deviation(
+            "shape", translate("{said}: the number of calls of the cell is {count}", said=said, count=len(cut))
+        )
     if not (isinstance(got, Tensor) and got.requires_grad):
         return Deviation(
             "zero", translate("{said}: the last h has no history: it is detached after the last steps, too", said=said)

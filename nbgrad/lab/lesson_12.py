@@ -55,6 +55,8 @@ def _about_attention(got: Any, case: Case) -> Deviation | None:
             "of each "
          "row have the sum 1"),
         ((scores / width**0.5).T.softmax(1) @ v, "transposed", "q and k have changed places"),
+        ((q @ v.T / width**0.5).softmax(1) @ k, "order", "k and v have changed places"),
+        ((scores / width**0.5).softmax(1) @ k, "numbers", "the weights meet k again: the values v come last"),
         (scores / width**0.5 @ v, "numbers", "softmax is missing"),
         ((scores * width**0.5).softmax(1) @ v, "factor", "the scores are multiplied by the root of the width"),
         (scores.softmax(1) / width**0.5 @ v, "factor", "the weights are divided by the root of the width, and not the "

@@ -34,7 +34,7 @@ def _diagnosed(answer: Any) -> Deviation | None:
     answer = {str(letter).strip().lower(): diagnosis for letter, diagnosis in answer.items()}
     letters = clinic.names()
     if lacking := [letter for letter in letters if letter not in answer]:
-        return Deviation("shape", translate("a diagnosis of {names} is missing", names=", ".join(lacking)))
+        return Deviation("shape", translate("the answer lacks a diagnosis of {names}", names=", ".join(lacking)))
     said = {letter: " ".join(re.sub(r"[_.-]", " ", str(answer[letter])).lower().split()) for letter in letters}
     if unknown := sorted(set(said.values()) - KINDS):
         meant = nearest(unknown[0], KINDS)

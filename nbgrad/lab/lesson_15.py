@@ -276,8 +276,8 @@ def _accumulation(answer: Any) -> Deviation | None:
         return Deviation(
             "numbers",
             translate(
-                "there were {count} backwards for {total} parts: each part has "
-                "one, so that its memory is free before the next",
+                "each of {total} parts has a backward of its own, so that its memory is free before the next; the "
+                "number of backwards was {count}",
                 count=len(net.backwards),
                 total=len(parts),
             ),

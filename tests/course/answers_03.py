@@ -176,7 +176,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (forgets, "element", "is in the list more than once"),
         (lambda root: topological(root)[::-1], "order", "the list is turned around"),
         (first_seen, "order", "which is its parent"),
-        (lambda root: [*root.parents, root], "shape", "a, b is missing"),
+        (lambda root: [*root.parents, root], "shape", "the answer lacks a, b"),
         (lambda root: print(), "type", "a list of values is expected"),
         (lambda root: root.children, "raised", "raised AttributeError"),
     ],

@@ -73,7 +73,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         ),
         ({"conv": 160, "linear": 1040, "uses": 64}, "offset", "that is a layer with 16 outputs"),
         ({"conv": 160, "linear": 66560, "uses": 36}, "numbers", "that is without padding"),
-        ({"conv": 160, "linear": 66560}, "type", "uses is missing"),
+        ({"conv": 160, "linear": 66560}, "type", "the answer lacks uses"),
         ({"conv": 160, "linear": 64, "uses": 66560}, "order", "another order"),
         ([160, 66560, 64], "type", "a dict with the names conv, linear, uses is expected"),
     ],

@@ -90,6 +90,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda q, k, v: attention(q, k, v, size=len(q) ** 0.5), "factor", "by the root of the length"),
         (lambda q, k, v: attention(q, k, v, dim=0), "transposed", "softmax goes over the wrong dimension"),
         (lambda q, k, v: attention(k, q, v), "transposed", "q and k have changed places"),
+        (lambda q, k, v: attention(q, v, k), "order", "k and v have changed places"),
+        (lambda q, k, v: attention(q, k, k), "numbers", "the weights meet k again"),
         (lambda q, k, v: q @ k.T / q.shape[1] ** 0.5 @ v, "numbers", "softmax is missing"),
         (lambda q, k, v: (q @ k.T / q.shape[1] ** 0.5).softmax(1), "shape", "these are the weights"),
         (lambda q, k, v: q @ k, "raised", "raised RuntimeError"),

@@ -237,7 +237,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (cleared, "numbers", "only those of the last parts are there"),
         (cleared_each, "numbers", "only those of the last parts are there"),
         (last_undivided, "factor", "the loss of the last part is not divided"),
-        (in_one_batch, "numbers", "there were 1 backwards for 4 parts"),
+        (in_one_batch, "numbers", "the number of backwards was 1"),
         (all_at_once, "order", "the backward of each part belongs before the next forward"),
         (lambda net, loss_of, parts: loss_of(net, part), "raised", "raised NameError"),  # noqa: F821
         (nbgrad, "type", "a function is expected, accumulate(net, loss_of, parts)"),
