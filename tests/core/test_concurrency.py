@@ -131,7 +131,7 @@ def test_eight_threads_make_optimizers_while_others_ask_for_all() -> None:
     def work(number: int) -> bool:
         held: Any = None
         for _ in range(500):
-            param = torch.nn.Parameter(torch.ones(1))
+            param = tensor([1.0], requires_grad=True)
             held = nbgrad.optim.SGD([param], lr=0.1)
             if id(param) not in optimized():
                 return False
