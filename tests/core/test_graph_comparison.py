@@ -344,3 +344,49 @@ def test_an_op_that_is_only_at_the_end_of_one_run_is_before_no_other() -> None:
         return torch.nn.functional.kl_div(scores, target, reduction="sum" if port else "batchmean")
 
     assert str(compared(divergence)).splitlines()[1] == "first difference: div (loss) only in reference"
+
+
+def one_step(device: str, eps: float = 1e-5, slope: float = 0.01, added: float = 0.0) -> AutogradGraph:
+    """A step of a network in plain torch whose results have more numbers than a graph keeps."""
+    torch.manual_seed(0)
+    net: Any = torch.nn.Sequential(
+        torch.nn.Linear(96, 96),
+        torch.nn.LayerNorm(96, eps=eps),
+        torch.nn.LeakyReLU(slope),
+        torch.nn.Linear(96, 96),
+    )
+    x = torch.randn(64, 96)
+    with torch.no_grad():
+        net[3].weight[0, 0] += added
+    net, x = net.to(device), x.to(device)
+    with AutogradGraph(device) as graph:
+        net(x).square().mean().backward()
+    return graph
+
+
+DIFFERENCES = {"layer_norm": {"eps": 1e-2}, "leaky_relu": {"slope": 0.2}}
+
+
+@pytest.mark.parametrize("op", DIFFERENCES)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_without_samples_the_first_difference_is_known_by_its_settings(
+    op: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large result on a GPU no number is kept. On the CPU the same is made so."""
+    left, same = one_step("cpu"), one_step("cpu")
+    monkeypatch.setattr("nbgrad.core.graph.facts.sample_of", lambda _: None)
+    right, other = one_step(device), one_step(device, **DIFFERENCES[op])
+    assert "judged by inputs and settings" in str(compare(left, right))
+    for known in (left, same):
+        assert compare(known, right).first is None
+        first = compare(known, other).first
+        assert (first.left.op.name, first.right.op.name) == (op, op)
+        assert first.settings
+
+
+def test_another_weight_without_samples_is_found_by_its_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = one_step("cpu")
+    monkeypatch.setattr("nbgrad.core.graph.facts.sample_of", lambda _: None)
+    found = compare(left, one_step("cpu", added=3.0))
+    assert (found.first.kind, found.first.right.shape) == ("tensor", (96, 96))
+    assert found.first.distance.basis == "norms"

@@ -196,9 +196,8 @@ class DiscrepancySearch:
             return False
         if self.left.name(left) != self.right.name(right):
             return False
-        pairs = self.inputs(left, right)
-        known = all(self.agreeing.get(pair, True) for pair in pairs if -1 not in pair)
-        return known and not self.settings(left, right)
+        pairs = [pair for pair in self.inputs(left, right) if -1 not in pair]
+        return all(self.agree(*pair) for pair in pairs) and not self.settings(left, right)
 
     def _exactly_alike(self, left: int, right: int) -> bool:
         """Whether the same op took exactly the same inputs."""
@@ -229,6 +228,8 @@ class DiscrepancySearch:
 
         They are steps on different ways to the same numbers, such as a scale before and after a product.
         """
+        for pair in self.found.pairs():
+            self.agree(*pair)  # in the order of the run: where results are not known, it depends on those before them
         alone = self._only_setting()
         spoiled = [False] * len(self.left.records)
         for left in range(len(self.left.records) - 1, -1, -1):
