@@ -60,7 +60,7 @@
   }
 
   /** The share of the stage that no box and no hull of an edge covers; and, with `frames`, no frame of a module. */
-  function white(frames) {
+  function white() {
     const stage = stageOf().getBoundingClientRect();
     const [width, height] = [Math.floor(stage.width / CELL), Math.floor(stage.height / CELL)];
     if (!width || !height) return 1;
@@ -70,7 +70,7 @@
     const rect = (one) => paint.fillRect((one.left - stage.left) / CELL, (one.top - stage.top) / CELL, one.width / CELL, one.height / CELL);
     for (const one of boxes()) if (one.shown) rect(one.rect);
     for (const one of document.querySelectorAll(".nbg-stage .nbg-mark .nbg-shape")) if (seen(one)) rect(one.getBoundingClientRect());
-    if (frames) for (const one of document.querySelectorAll(".nbg-stage rect.nbg-scope")) if (seen(one)) rect(one.getBoundingClientRect());
+    for (const one of document.querySelectorAll(".nbg-stage rect.nbg-scope")) if (seen(one)) rect(one.getBoundingClientRect());
     for (const edge of document.querySelectorAll(".nbg-stage .nbg-edge")) {
       if (!seen(edge)) continue;
       const points = [];
@@ -95,6 +95,17 @@
     return bare / (width * height);
   }
 
+  /** The part of the stage that lies outside of the smallest rectangle around the drawing. */
+  function outside() {
+    const stage = stageOf().getBoundingClientRect();
+    const parts = [...boxes().map(({ element }) => element), ...document.querySelectorAll(".nbg-stage :is(.nbg-mark .nbg-shape, rect.nbg-scope, .nbg-edge path)")];
+    const rects = parts.filter(seen).map((one) => one.getBoundingClientRect());
+    if (!rects.length || !stage.width || !stage.height) return 1;
+    const most = (side, sign) => Math.max(...rects.map((one) => sign * one[side])) * sign;
+    const around = { left: most("left", -1), right: most("right", 1), top: most("top", -1), bottom: most("bottom", 1) };
+    return 1 - overlap(around, stage) / (stage.width * stage.height);
+  }
+
   /** How long the lines of values are together, and the longest one: pixels of the screen. */
   function ink() {
     const lines = [...document.querySelectorAll(".nbg-stage .nbg-value")].filter(seen).map((line) => {
@@ -115,7 +126,7 @@
     return {
       boxes: all.length, whole: whole.length, cut: cut.slice(0, 8), wordless: wordless.length,
       letters: texts.length ? smallest.size : 0, smallest: smallest.text, texts: texts.length,
-      white: white(true), bare: white(false), ...ink(),
+      white: white(), outside: outside(), ...ink(),
       stage: [stage.width, stage.height], view: view.height, frame: view.height - stage.height,
     };
   }

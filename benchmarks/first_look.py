@@ -90,7 +90,7 @@ class Look:
         wordless: how many of those have no text in them.
         letters: the smallest letters in the picture: pixels of an em on the screen; 0 if there are none.
         white: the share of the stage that no box, frame, or hull of an edge covers.
-        bare: the same where a frame covers nothing.
+        outside: the share of the stage that lies outside of the smallest rectangle around all of them.
         ink: the pixels of all lines of values together.
         longest: those of the longest one.
         frame: the pixels of the view's height that are not the stage.
@@ -113,7 +113,7 @@ class Look:
     wordless: int
     letters: float
     white: float
-    bare: float
+    outside: float
     ink: float
     longest: float
     frame: float
@@ -150,7 +150,7 @@ KEPT = (
     "wordless",
     "letters",
     "white",
-    "bare",
+    "outside",
     "ink",
     "longest",
     "frame",
@@ -245,7 +245,8 @@ def summary(found: list[Look]) -> str:
     said = [
         f"{sum(one.whole == one.boxes for one in found)} of {len(found)} pictures whole",
         f"{sum(one.legible for one in found)} with letters of 9 pixels or more in every box",
-        f"{sum(one.white < 0.45 for one in many)} of {len(many)} with more than 12 boxes are less than 45 % white",
+        f"{sum(one.outside < 0.45 for one in many)} of {len(many)} with more than 12 boxes leave less than 45 % of the "
+        f"stage outside, {sum(one.white < 0.45 for one in many)} are less than 45 % white",
         f"{sum(one.ink for one in found) / max(1, len(found)):,.0f} pixels of lines in the mean picture",
         f"{sum(one.longest > 0.6 * min(one.stage) for one in found)} with a line longer than 60 % of the stage",
         f"{sum(one.frame <= 90 for one in found)} with a frame of at most 90 pixels",
@@ -281,7 +282,7 @@ COLUMNS: dict[str, Callable[[list[Look]], str]] = {
     "without a word": lambda some: str(max(look.wordless for look in some)),
     "smallest letters": lambda some: f"{min(look.letters for look in some):.1f}",
     "white": lambda some: f"{100 * max(look.white for look in some):.0f} %",
-    "white, or only a frame": lambda some: f"{100 * max(look.bare for look in some):.0f} %",
+    "outside": lambda some: f"{100 * max(look.outside for look in some):.0f} %",
     "lines": lambda some: ", ".join(f"{look.ink:,.0f}" for look in some),
     "longest line": lambda some: ", ".join(f"{look.longest:,.0f}" for look in some),
     "frame": lambda some: f"{max(look.frame for look in some):.0f}",

@@ -80,9 +80,18 @@ def test_white_is_what_no_box_and_no_edge_covers(figures: Any) -> None:
     assert figures(box(0, 0, width=400, height=150))["white"] == pytest.approx(0.5, abs=0.01)
     framed = '<rect class="nbg-scope" x="0" y="0" width="400" height="150"/>'
     found = figures(framed + box(0, 0, width=200, height=150))
-    assert (found["white"], found["bare"]) == (pytest.approx(0.5, abs=0.01), pytest.approx(0.75, abs=0.01))
+    assert found["white"] == pytest.approx(0.5, abs=0.01)
     edge = '<g class="nbg-edge"><path d="M0 0 L400 0 L400 300" fill="none"/></g>'
     assert figures(edge)["white"] == pytest.approx(0.5, abs=0.02), "the hull of its corner is a triangle"
+
+
+@pytest.mark.browser
+def test_outside_is_what_lies_beyond_the_outermost_parts(figures: Any) -> None:
+    assert figures("")["outside"] == 1
+    corners = box(0, 0, width=50, height=50) + box(150, 250, width=50, height=50)
+    assert figures(corners)["outside"] == pytest.approx(0.5, abs=0.01)
+    edge = '<g class="nbg-edge"><path d="M0 0 L400 0 L400 300" fill="none"/></g>'
+    assert figures(corners + edge)["outside"] == pytest.approx(0, abs=0.01)
 
 
 @pytest.mark.browser
@@ -139,7 +148,7 @@ def test_texts_that_collide_around_the_drawing_are_named(figures: Any) -> None:
 
 
 def look(**facts: Any) -> Look:
-    right: dict[str, Any] = {"boxes": 20, "whole": 20, "wordless": 0, "letters": 9.5, "white": 0.3, "bare": 0.4}
+    right: dict[str, Any] = {"boxes": 20, "whole": 20, "wordless": 0, "letters": 9.5, "white": 0.3, "outside": 0.2}
     right |= {
         "ink": 1200.0,
         "longest": 90.0,
@@ -160,6 +169,7 @@ def test_the_summary_counts_what_is_right() -> None:
         wordless=1,
         letters=4.0,
         white=0.9,
+        outside=0.6,
         ink=2400.0,
         longest=700.0,
         frame=200,
@@ -169,14 +179,14 @@ def test_the_summary_counts_what_is_right() -> None:
     bad = replace(bad, size="390x700", stage=(388, 400), collisions={"opening": ["a"], "fit": ["b", "c"]})
     said = summary([look(), bad])
     assert said == (
-        "1 of 2 pictures whole, 1 with letters of 9 pixels or more in every box, 1 of 2 with more than 12 boxes are "
-        "less than 45 % white, 1,800 pixels of lines in the mean picture, 1 with a line longer than 60 % of the "
+        "1 of 2 pictures whole, 1 with letters of 9 pixels or more in every box, 1 of 2 with more than 12 boxes "
+        "leave less than 45 % of the stage outside, 1 are less than 45 % white, 1,800 pixels of lines in the mean picture, 1 with a line longer than 60 % of the "
         "stage, 1 with a frame of at most 90 pixels, 1 without a collision at first, 1 of 2 without one in any state, "
         "0 with errors of scripts."
     )
     line = markdown([look(), bad]).splitlines()[2]
     assert line == (
-        "| net | 3 of 20 (390x700) | 1 | 4.0 | 90 % | 40 % | 1,200, 2,400 | 90, 700 | 200 "
+        "| net | 3 of 20 (390x700) | 1 | 4.0 | 90 % | 60 % | 1,200, 2,400 | 90, 700 | 200 "
         "| 1000x520, 388x400 | 1.00 + 0.20 | 4.0, 2 "
         "| opening 1, fit 2 |"
     )

@@ -453,7 +453,8 @@ class Kept:
         if read is None or read[0] != numbers:
             read = (numbers, data, summarise(data))  # with the tensor: else other numbers might get its place
             self._read = read if data.nbytes <= AT_HAND else None
-        return replace(read[2], shape=tuple(data.shape))
+        shape = tuple(data.shape)
+        return read[2] if read[2].shape == shape else replace(read[2], shape=shape)
 
     def _known(self) -> Lengths:
         """The norms of the gradients that are not kept."""

@@ -117,6 +117,17 @@ STATISTICS(float, float, from_float)
 STATISTICS(double, double, from_double)
 STATISTICS(uint16_t, float, from_bfloat16)
 
+static void whole(const void *numbers, int64_t count, int kind, Found *found) {
+  if (kind == 'f') whole_float(numbers, count, found);
+  else if (kind == 'd') whole_double(numbers, count, found);
+  else whole_uint16_t(numbers, count, found);
+}
+
+/* Whether float64 holds the squares with all their digits. */
+static int has_squares(const Found *found) {
+  return isfinite(found->squares) && (found->squares >= 1e-290 || (found->low == 0 && found->high == 0));
+}
+
 PyDoc_STRVAR(statistics_doc,
 "statistics(address, count, kind, bins, starts, runs, length)\n"
 "\n"
@@ -139,9 +150,7 @@ static PyObject *statistics(PyObject *module, PyObject *args) {
   Found found;
   int64_t counts[MOST_BINS] = {0};
   PyThreadState *others = count >= LONG_ENOUGH ? PyEval_SaveThread() : NULL;
-  if (kind == 'f') whole_float(numbers, count, &found);
-  else if (kind == 'd') whole_double(numbers, count, &found);
-  else whole_uint16_t(numbers, count, &found);
+  whole(numbers, count, kind, &found);
   if (!isfinite(found.squares)) {
     if (kind == 'f') sound_float(numbers, count, &found);
     else if (kind == 'd') sound_double(numbers, count, &found);
@@ -150,7 +159,7 @@ static PyObject *statistics(PyObject *module, PyObject *args) {
   int64_t finite = count - found.nan - found.infinite;
   double width = found.high - found.low, factor = width > 0 ? bins / width : 0, middle = width > 0 ? 0 : bins / 2;
   int fits = isfinite(found.squares) || found.nan + found.infinite > 0;
-  fits = fits && (found.squares >= 1e-290 || found.squares != found.squares || (found.low == 0 && found.high == 0));
+  fits = fits && (found.squares != found.squares || isinf(found.squares) || has_squares(&found));
   fits = fits && (!finite || (isfinite(factor) && isfinite(width)));
   if (fits && finite) {
     if (places == NULL) runs = 1, length = count;
@@ -173,8 +182,30 @@ static PyObject *statistics(PyObject *module, PyObject *args) {
                        (long long)found.infinite, table);
 }
 
+PyDoc_STRVAR(norm_doc,
+"norm(address, count, kind)\n"
+"\n"
+"The norm of the numbers, the same as in ``statistics``. None if it is not finite, or too small for float64.\n");
+
+static PyObject *norm(PyObject *module, PyObject *args) {
+  unsigned long long address;
+  long long count;
+  int kind;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "KLC", &address, &count, &kind)) return NULL;
+  if (count < 1 || (kind != 'f' && kind != 'd' && kind != 'b') || !address)
+    return PyErr_Format(PyExc_ValueError, "expected an address, numbers, and the kind f, d or b");
+  Found found;
+  PyThreadState *others = count >= LONG_ENOUGH ? PyEval_SaveThread() : NULL;
+  whole((const void *)(uintptr_t)address, count, kind, &found);
+  if (others != NULL) PyEval_RestoreThread(others);
+  if (!has_squares(&found)) Py_RETURN_NONE;
+  return PyFloat_FromDouble(sqrt(found.squares));
+}
+
 static PyMethodDef functions[] = {
     {"statistics", statistics, METH_VARARGS, statistics_doc},
+    {"norm", norm, METH_VARARGS, norm_doc},
     {NULL},
 };
 

@@ -159,7 +159,7 @@ def _one_by_one(tensors: dict[int, torch.Tensor], large: list[int], exact: bool)
         yield [key], data.numel(), _summarise_large(data, exact or data.numel() <= SAMPLE)
 
 
-_one_pass: Any = import_module("nbgrad.core.graph.one_pass").statistics if compiled() else None
+_one_pass: Any = import_module("nbgrad.core.graph.one_pass") if compiled() else None
 
 _KINDS = {torch.float32: "f", torch.float64: "d", torch.bfloat16: "b"} if compiled() else {}
 """The element types that are read in one pass."""
@@ -171,18 +171,22 @@ def _in_one_pass(data: torch.Tensor, exact: bool) -> Stats | None:
     Those are for other element types, for numbers that do not lie one after another, and for numbers whose squares are
     too large or too small for float64.
     """
-    if not data.is_cpu or data.dtype not in _KINDS or data.is_neg() or not _is_dense(data):
+    if not _is_read_in_one_pass(data):
         return None
     size = data.numel()
     exact = exact or size <= SAMPLE
     starts = None if exact else _runs(SAMPLE // _RUN, size // _RUN, data.device)
     picked = (0, 0, 0) if starts is None else (starts.data_ptr(), len(starts), _RUN)
-    told = _one_pass(data.data_ptr(), size, _KINDS[data.dtype], _BINS, *picked)
+    told = _one_pass.statistics(data.data_ptr(), size, _KINDS[data.dtype], _BINS, *picked)
     if told is None:
         return None
     norm, *spread, counts = told
     stats = _stats(tuple(data.shape), norm, _Spread(*spread), None, counts, magnitudes=False)
     return stats if exact else replace(stats, sample=SAMPLE)
+
+
+def _is_read_in_one_pass(data: torch.Tensor) -> bool:
+    return data.is_cpu and data.dtype in _KINDS and not data.is_neg() and _is_dense(data)
 
 
 def numbers_of(data: torch.Tensor) -> Any:
@@ -610,13 +614,13 @@ def _norms(tensors: dict[Any, torch.Tensor]) -> Iterator[tuple[Any, Norm]]:
     """Those of a batch of tensors with numbers."""
     wide: dict[Any, torch.Tensor] = {}
     narrow: dict[Any, torch.Tensor] = {}
-    found: dict[Any, torch.Tensor] = {}
-    same: dict[Any, torch.Tensor] = {}
+    found: dict[Any, Norm] = {}
+    same: dict[Any, Norm] = {}
     for key, data in tensors.items():
         if data.numel() > (_SHORT if data.is_cpu else piece_of(data)) and (data.is_cpu or _is_copied(data)):
             numbers = numbers_of(data)
             if numbers not in same:
-                same[numbers] = _norm(data, _own_precision(data.dtype))
+                same[numbers] = _norm_of_many(data)
             found[key] = same[numbers]
         else:
             (narrow if data.dtype.itemsize < 4 else wide)[key] = data
@@ -624,7 +628,7 @@ def _norms(tensors: dict[Any, torch.Tensor]) -> Iterator[tuple[Any, Norm]]:
         if group:
             found.update(zip(group, torch._foreach_norm(list(group.values()), 2, dtype=dtype), strict=True))
     for key, norm in found.items():
-        if not norm.is_cpu:
+        if isinstance(norm, float) or not norm.is_cpu:
             yield key, norm
             continue
         number, data = norm.item(), tensors[key]
@@ -653,6 +657,14 @@ def read(numbers: dict[int, Norm]) -> dict[int, float]:
 def _is_copied(data: torch.Tensor) -> bool:
     """Whether torch makes other numbers of all of ``data`` before it takes the norm."""
     return data.dtype.itemsize < 4 or data.is_conj() or data.is_neg()
+
+
+def _norm_of_many(data: torch.Tensor) -> Norm:
+    """The norm of a large tensor, in one pass where that can be."""
+    number = None
+    if _is_read_in_one_pass(data):
+        number = _one_pass.norm(data.data_ptr(), data.numel(), _KINDS[data.dtype])
+    return _norm(data, _own_precision(data.dtype)) if number is None else number
 
 
 def _norm(data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
