@@ -180,9 +180,9 @@ def test_the_summary_counts_what_is_right() -> None:
     said = summary([look(), bad])
     assert said == (
         "1 of 2 pictures whole, 1 with letters of 9 pixels or more in every box, 1 of 2 with more than 12 boxes "
-        "leave less than 45 % of the stage outside, 1 are less than 45 % white, 1,800 pixels of lines in the mean picture, 1 with a line longer than 60 % of the "
-        "stage, 1 with a frame of at most 90 pixels, 1 without a collision at first, 1 of 2 without one in any state, "
-        "0 with errors of scripts."
+        "leave less than 45 % of the stage outside, 1 are less than 45 % white, 1,800 pixels of lines in the mean "
+        "picture, 1 with a line longer than 60 % of the stage, 1 with a frame of at most 90 pixels, 1 without a "
+        "collision at first, 1 of 2 without one in any state, 0 with errors of scripts."
     )
     line = markdown([look(), bad]).splitlines()[2]
     assert line == (
