@@ -123,7 +123,7 @@ def test_a_function_of_torchs_in_python_is_timed_as_a_whole(monkeypatch: pytest.
     stretch = torch.broadcast_tensors
 
     def slow(*tensors: torch.Tensor) -> Any:
-        time.sleep(0.02)
+        time.sleep(0.1)
         return stretch(*tensors)
 
     monkeypatch.setattr(torch, "broadcast_tensors", slow)
@@ -131,13 +131,13 @@ def test_a_function_of_torchs_in_python_is_timed_as_a_whole(monkeypatch: pytest.
 
     def run() -> None:
         functional.mse_loss(w * 1.0, torch.zeros(3)).backward()
-        time.sleep(0.02)
+        time.sleep(0.3)
 
     graph = timed(run)
     times = {record.kind_or_op: graph.times[record.id] for record in graph.records if record.op}
     assert times.keys() == {"mul", "mse_loss"}
-    assert 0.02 <= times["mse_loss"].forward < 0.04
-    assert times["mul"].forward < 0.02
+    assert 0.1 <= times["mse_loss"].forward < 0.3
+    assert times["mul"].forward < 0.1
 
 
 def test_a_call_with_several_nodes_has_one_time() -> None:
