@@ -276,13 +276,13 @@ def test_what_is_no_module_is_refused(given, message):
 
 class Slow(torch.nn.Module):
     def forward(self, x):
-        time.sleep(0.02)
+        time.sleep(0.1)
         return x
 
 
 class OwnSlow(nn.Module):
     def forward(self, x):
-        time.sleep(0.02)
+        time.sleep(0.1)
         return x
 
 
@@ -292,12 +292,12 @@ def test_the_time_of_each_module(kind):
     model = space.Sequential(space.Linear(4, 4), space.Sequential(slow(), slow()), slow())
     table = summary(model, (2, 4), time=True)
     lines = {line.path: line for line in table.lines}
-    assert 0.02 <= lines["1.0"].seconds < 0.04
-    assert 0.04 <= lines["1"].seconds < 0.06
+    assert 0.1 <= lines["1.0"].seconds < 0.2
+    assert 0.2 <= lines["1"].seconds < 0.3
     assert lines["1"].seconds == pytest.approx(lines["1.0"].seconds + lines["1.1"].seconds, rel=0.05)
-    assert 0 < lines["0"].seconds < 0.02
-    assert 0.06 <= table.seconds == lines[""].seconds < 0.09
-    assert str(table).splitlines()[0].endswith("saved     time")
+    assert 0 < lines["0"].seconds < 0.1
+    assert 0.3 <= table.seconds == lines[""].seconds < 0.45
+    assert str(table).splitlines()[0].split()[-2:] == ["saved", "time"]
     assert re.search(r"saved for the backward, \d[\d.]* ms$", str(table))
 
 
