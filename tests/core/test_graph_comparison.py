@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -390,3 +391,70 @@ def test_another_weight_without_samples_is_found_by_its_norm(monkeypatch: pytest
     found = compare(left, one_step("cpu", added=3.0))
     assert (found.first.kind, found.first.right.shape) == ("tensor", (96, 96))
     assert found.first.distance.basis == "norms"
+
+
+def trained(lib: Any, steps: Callable[[Any, Any, Any], None], width: int, eps: float, added: float) -> AutogradGraph:
+    """A step of training in a graph, so its parameters are others at the end. ``lib`` is torch or nbgrad."""
+    torch.manual_seed(0)
+    net = lib.nn.Sequential(lib.nn.Linear(width, width), lib.nn.LayerNorm(width, eps=eps), lib.nn.Linear(width, width))
+    weight = net[2].weight if lib is torch else net[2].weight.data
+    with torch.no_grad():
+        weight[0, 0] += added
+    x = lib.randn(5, width)
+    with AutogradGraph("step") as graph:
+        steps(lib, net, lambda: net(x).square().mean())
+    return graph
+
+
+def by_optimizer(lib: Any, net: Any, loss: Callable[[], Any]) -> None:
+    optimizer = lib.optim.SGD(net.parameters(), lr=0.5)
+    loss().backward()
+    optimizer.step()
+
+
+def by_many(lib: Any, net: Any, loss: Callable[[], Any]) -> None:
+    optimizer = lib.optim.Adam(net.parameters(), lr=1e-3)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+
+def by_hand(lib: Any, net: Any, loss: Callable[[], Any]) -> None:
+    loss().backward()
+    with lib.no_grad():
+        for one in net.parameters():
+            one -= 0.5 * one.grad
+
+
+LIBRARIES = pytest.mark.parametrize("lib", [torch, nbgrad], ids=["torch", "nbgrad"])
+
+
+@pytest.mark.parametrize("width", [6, 96], ids=["small", "large"])
+@pytest.mark.parametrize(("lib", "steps"), [(torch, by_optimizer), (nbgrad, by_optimizer), (nbgrad, by_hand)])
+def test_a_step_after_the_backward_hides_no_difference(lib: Any, width: int, steps: Any, tmp_path: Path) -> None:
+    """The parameters are compared as the backward has seen them: after the step all of them differ."""
+    graphs = [trained(lib, steps, width, eps, 0.0) for eps in (1e-5, 1e-5, 1e-2)]
+    for at, graph in enumerate(graphs):
+        graph.save(tmp_path / f"{at}.nbgrad")
+    for same, _, other in (graphs, [nbgrad.load(tmp_path / f"{at}.nbgrad") for at in range(3)]):
+        first = compare(same, other).first
+        assert (first.kind, first.left.op.name, first.settings) == ("op", "layer_norm", {"eps": (1e-5, 1e-2)})
+    assert compare(*graphs[:2]).equal
+
+
+@LIBRARIES
+@pytest.mark.parametrize("width", [6, 96], ids=["small", "large"])
+def test_another_weight_is_found_although_a_step_changed_both(lib: Any, width: int) -> None:
+    graphs = [trained(lib, by_optimizer, width, 1e-5, added) for added in (0.0, 2.0)]
+    first = compare(*graphs).first
+    assert (first.kind, first.left.kind, first.left.shape) == ("tensor", "parameter", (width, width))
+    assert first.user.op.name == "linear"
+
+
+@LIBRARIES
+def test_after_several_steps_the_parameters_of_the_last_backward_are_compared(lib: Any) -> None:
+    same = [trained(lib, by_many, 6, 1e-5, 0.0) for _ in range(2)]
+    assert compare(*same).equal
+    first = compare(same[0], trained(lib, by_many, 6, 1e-2, 0.0)).first
+    assert first.kind == "tensor", "the first steps have parted them"

@@ -110,6 +110,8 @@ class KnownNumbers:
         self._stats = stats
         known = None if stats is None else stats.array
         self.whole = False
+        if sample is not None and sample.size != min(SAMPLE, prod(shape)):
+            sample = None  # a file may hold anything
         found = sample if known is None else known
         self.array: Any = None
         if found is not None and found.dtype.kind in "fiubc":
@@ -154,8 +156,9 @@ class KnownNumbers:
 
 
 def value_of(record: Record) -> KnownNumbers:
-    """The known numbers of a record."""
-    return KnownNumbers(record.shape, record.dtype, record.value, record.sample)
+    """The known numbers of a record, as the backward saw them: a step may have changed a parameter since."""
+    changed = record.since is not None and record.since.what is not None
+    return KnownNumbers(record.shape, record.dtype, None if changed else record.value, record.sample)
 
 
 def gradient_of(stats: Stats, dtype: torch.dtype) -> KnownNumbers:

@@ -30,6 +30,7 @@ cdef class Notes:
     cdef public object frame
     cdef public object graph
     cdef public dict known
+    cdef public dict learned
     cdef public dict names
     cdef public set remade
     cdef public dict samples

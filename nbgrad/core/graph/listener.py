@@ -406,10 +406,10 @@ class Listener(Observer):
             self.changes.note(changed, what, user_place())
 
     def on_step_begin(self, params: Sequence[Tensor], evaluates: bool = False) -> None:
-        """Keep a copy of the parameters, if a backward that is a frame waits for the step."""
-        if evaluates:
-            self.training.evaluates = True
+        """Keep some numbers of the parameters, and a copy if a backward that is a frame waits for the step."""
+        self.training.evaluates = evaluates or self.training.evaluates
         self.updates.begin(params, evaluates)
+        self.notes.keep_learned(params if self.watch else (), evaluates)
 
     def on_step_end(self, params: Sequence[Tensor], what: str) -> None:
         """Remember the step as a change, and measure its size, if a frame waits for that."""
