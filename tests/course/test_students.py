@@ -85,6 +85,17 @@ def test_each_student_is_judged_by_the_own_numbers(number: str) -> None:
     assert len({str(one) for one in answers.values()}) >= 5, "few can copy"
 
 
+@pytest.mark.parametrize("number", OWN)
+def test_no_student_has_the_numbers_of_the_lesson(number: str) -> None:
+    """Its solution is public."""
+    numbers = exercise.find(number).numbers
+    assert numbers is not None
+    usual = numbers()
+    for name in NAMES:
+        lab.student(name)
+        assert numbers() != usual, name
+
+
 def test_a_name_gives_the_same_numbers_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = lab.task("5.1")
     assert "begins at 10; its loss is 3 * w, and SGD has lr=0.1" in usual
@@ -110,6 +121,7 @@ def test_a_lecturer_draws_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
         lab.student(name)
         assert lab.check("20.1", side()["side"] ** 2)
+    assert lab.OwnNumbers("20.2", {"side": (3, 3)})() == {"side": 3}
 
 
 def test_the_text_of_lesson_1_is_true_of_all_numbers() -> None:
