@@ -227,8 +227,13 @@ def test_a_kit_has_no_solutions_unless_they_are_asked_for(tmp_path: Path, monkey
     arguments = [str(tmp_path / "kit"), "--docs", str(docs)]
     with pytest.raises(SystemExit, match=r"has the solutions of the lessons: build it without them, .* --open"):
         main(arguments)
+    lesson.write_text("<p>the lesson</p>")
+    questions = docs / "course.html"
+    questions.write_text("<p><strong>Solutions.</strong></p>")
+    with pytest.raises(SystemExit, match="has the solutions of the lessons"):
+        main(arguments)
     assert not made
     main([*arguments, "--solutions"])
-    lesson.write_text("<p>the lesson</p>")
+    questions.write_text("<p>the questions</p>")
     main([*arguments, "--language", "de"])
     assert made == [(docs, None), (docs, "de")]

@@ -121,6 +121,10 @@ def test_a_site_for_students_has_no_solutions(tmp_path: Path, monkeypatch: pytes
     assert [one.name for one in made] == [one.name for one in lessons.lessons()]
     assert not [one.name for one in made if "SOLUTION" in one.read_text("utf-8")]
     assert "with their solutions" not in (tmp_path / "lessons" / "index.md").read_text("utf-8")
+    bank = (tmp_path / "course.md").read_text("utf-8")
+    assert "Give the three gradients." in bank
+    assert "### Lesson 16" in bank
+    assert not [one for one in ("**Solutions.**", "(2.1³ − 1.9³)", "-4 -4 3") if one in bank]
     for one in made:
         for cell in nbformat.read(one, as_version=4).cells:
             links = re.findall(r"\]\(([^)\s#]+)", cell.source) if cell.cell_type == "markdown" else []

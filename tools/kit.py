@@ -81,8 +81,12 @@ def make(target: Path, docs: Path | None = None, language: str | None = None) ->
 
 
 def has_solutions(docs: Path) -> bool:
-    """Whether a site shows the solutions of the lessons."""
-    return any("BEGIN SOLUTION" in page.read_text("utf-8") for page in docs.glob("lessons/*.html"))
+    """Whether a site shows the solutions of the lessons, or those of the written questions."""
+    return any(
+        mark in page.read_text("utf-8")
+        for place, mark in (("lessons/*.html", "BEGIN SOLUTION"), ("course.html", "<strong>Solutions.</strong>"))
+        for page in docs.glob(place)
+    )
 
 
 def kind() -> str:

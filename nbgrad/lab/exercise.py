@@ -36,7 +36,7 @@ def student(name: str) -> str:
     _turn["student"] = name
     own = [one.number for one in every().values() if one.numbers is not None]
     if not _name():
-        return "all exercises have the numbers of the lessons"
+        return translate("all exercises have the numbers of the lessons")
     return translate(
         "{names} have numbers of your own: nbgrad.lab.task({own!r}) says them", names=", ".join(own), own=own[0]
     )
@@ -52,7 +52,8 @@ class OwnNumbers:
 
     Attributes:
         number: of the exercise.
-        choices: what each of them may be, by name. The first ones are those of the lesson.
+        choices: what each of them may be, by name. The first ones are those of the lesson, whose solution is public:
+            a student with a name never has all of them.
     """
 
     number: str
@@ -60,9 +61,13 @@ class OwnNumbers:
 
     def __call__(self) -> dict[str, Any]:
         """Those of the student whose turn it is."""
-        name = _name()
+        name, usual = _name(), {one: some[0] for one, some in self.choices.items()}
         draw = Random(f"{name} {self.number}")  # a text gives the same numbers in every version of Python
-        return {one: draw.choice(some) if name else some[0] for one, some in self.choices.items()}
+        if not name or all(one == some[0] for some in self.choices.values() for one in some):
+            return usual
+        while (own := {one: draw.choice(some) for one, some in self.choices.items()}) == usual:
+            pass
+        return own
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ def _about_distance(ratio: float, right: float) -> Deviation | None:
     if difference(ratio * right * right, 1.0) is None:
         return Deviation("factor", "it is upside down: divide the change by the nudge, and not the nudge by the change")
     if 0 < abs(ratio) < 0.05:
-        text = "the change of the value has to be divided by the nudge (are there brackets around 2 * h?)"
+        text = "is the change of the value divided by the nudge, and are there brackets around 2 * h?"
         return Deviation("factor", translate("it is far too small: {reason}", reason=translate(text)))
     for times, what in ((2, "half of"), (0.5, "twice")):
         if abs(ratio / times - 1) < 0.02:

@@ -50,10 +50,12 @@ def of_ops(cls: type, ops: "Sequence[tuple[str, Callable[..., Any], tuple[float,
 def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
     """Whether the result of an op is a value that knows where it comes from."""
     if not isinstance(result, cls):
+        kind = type(result).__name__
+        if kind == cls.__name__:
+            text = "it gives a value of another class that is called {name}, too: hand in the class that it makes"
+            return Deviation("type", translate(text, name=kind))
         what = (
-            translate("None: the method has to end with return")
-            if result is None
-            else translate("a {kind}", kind=type(result).__name__)
+            translate("None: the method has to end with return") if result is None else translate("a {kind}", kind=kind)
         )
         return Deviation("type", translate("it gives {what}, where a {name} is expected", what=what, name=cls.__name__))
     if any(result is one for one in inputs):

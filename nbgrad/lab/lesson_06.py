@@ -13,7 +13,7 @@ from nbgrad.core.tensor.tensor import tensor
 from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, is_near, number_of
-from nbgrad.lab.running import attempt
+from nbgrad.lab.running import attempt, by_hand
 from nbgrad.nn.functional import cross_entropy
 
 _CLASSES = OwnNumbers("6.3", {"classes": (10, 4, 5, 8, 20, 26, 50, 100)})
@@ -213,7 +213,7 @@ EXERCISES = (
         "Write gradient(scores, labels): the gradient of the scores, without a backward. The loss is the cross "
         "entropy, as a mean over the rows. scores has shape (rows, classes). labels has shape (rows,) and has the "
         "right class of each row.",
-        FunctionJudge(_slopes, "gradient(scores, labels)", _about_slope),
+        FunctionJudge(_slopes, "gradient(scores, labels)", _about_slope, call=by_hand),
         (
             (
                 "For one row the loss is log(sum(exp(scores))) - scores[label]. Nudge one score: how does each of the "

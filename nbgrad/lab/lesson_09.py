@@ -292,9 +292,10 @@ def _about_updates(got: Any, case: Case) -> Deviation | None:
     if truth_of(got) is None:
         return None
     if not case.right:
-        return Deviation("factor", "no update is as large as the weight itself: the rate is not too large")
-    return Deviation("element", "one update is larger than the weight itself: it destroys what the weight had learned, "
-                     "whatever the other updates and the loss are")  # fmt: skip
+        text = "no update of the first parameter is as large as the parameter itself: the rate is not too large"
+        return Deviation("factor", text)
+    return Deviation("element", "one update of the first parameter is larger than the parameter itself: it destroys "
+                     "what was learned, whatever the other updates and the loss are")  # fmt: skip
 
 
 EXERCISES = (

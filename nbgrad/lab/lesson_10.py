@@ -156,9 +156,8 @@ EXERCISES = (
         "10.2",
         "Three gradients",
         "y = conv2d(x, weight, bias), with x of shape (2, 3, 6, 6), weight of shape (4, 3, 3, 3) and no padding. Write "
-        "by_hand(g, x, weight), which gives a dict with the gradients of bias, weight and x. g is the gradient of "
-        "y, of "
-        "shape (2, 4, 4, 4).",
+        "by_hand(g, x, weight), which gives a dict with the gradients of bias, weight and x, without a backward. g is "
+        "the gradient of y, of shape (2, 4, 4, 4).",
         GradientsJudge(_convolution, "by_hand(g, x, weight)", _about_share),
         (
             "The bias is stretched over images, height and width. Sum over these dimensions.",

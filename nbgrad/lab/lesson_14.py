@@ -136,7 +136,7 @@ def _log_cosh(x: Tensor) -> Tensor:
 
 def _op(answer: Any) -> Deviation | None:
     if not isinstance(answer, type):
-        return Deviation("type", "the class is expected, LogCosh, and not its apply")
+        return Deviation("type", "the class itself is expected, LogCosh, without apply and without parentheses")
     apply = getattr(answer, "apply", None)
     if not callable(apply):
         return Deviation("type", "the class has no apply: is it a subclass of nbgrad.Function?")

@@ -14,7 +14,7 @@ from nbgrad.core.tensor.comparison import Deviation
 from nbgrad.core.translation import translate
 from nbgrad.lab.engine import PACKAGE
 from nbgrad.lab.exercise import Exercise
-from nbgrad.lab.planted import COUNT, function_with_the_fault
+from nbgrad.lab.planted import COUNT, ORDER, function_with_the_fault
 from nbgrad.lab.running import answering
 
 POEM = """\
@@ -342,14 +342,15 @@ EXERCISES = (
         "16.3",
         "Five planted faults",
         "planted(1) to planted(5) are engines with one fault each. Find the function in which it is: tanh, relu, "
-        "matmul, softmax, unbroadcast, backward, or an operator such as __mul__. Give a dict, as {1: ..., 2: ..., "
-        "3: ..., 4: ..., 5: ...}, with the names as text.",
+        "matmul, softmax, unbroadcast, backward, or an operator such as __mul__. Give a dict from the numbers 1 to 5 "
+        "to the names, as text.",
         _found,
         (
             "Draw the graph of program(planted(1)), and look for the first gradient that cannot be right.",
             "nbgrad.draw(loss, against=True) marks the first box that differs from nbgrad's own rules.",
             "A fault that many ops show is in a function that the engine calls for all of them.",
         ),
+        ORDER,
     ),
     Exercise(
         "16.4",

@@ -1,9 +1,11 @@
 """Engines with a planted fault: the reference parts of ``mygrad``, each with one mistake of a usual kind."""
 
 import sys
+from itertools import permutations
 from types import ModuleType, SimpleNamespace
 
 from nbgrad.lab.engine import PARTS, reference
+from nbgrad.lab.exercise import OwnNumbers
 
 _FAULTS: tuple[tuple[str, str, str, str], ...] = (
     ("ops", "lambda g: (g * (1 - y * y),)", "lambda g: (g * (1 - y),)", "tanh"),
@@ -16,14 +18,21 @@ _FAULTS: tuple[tuple[str, str, str, str], ...] = (
 
 COUNT = len(_FAULTS)
 
+ORDER = OwnNumbers("16.3", {"order": tuple(permutations(range(COUNT)))})
+"""Which engine has which fault: each student has an order of the own."""
+
+
+def _fault(number: int) -> tuple[str, str, str, str]:
+    return _FAULTS[ORDER()["order"][number - 1]]
+
 
 def function_with_the_fault(number: int) -> str:
     """The name of the function in which the fault of this engine is."""
-    return _FAULTS[number - 1][3]
+    return _fault(number)[3]
 
 
 def planted(number: int) -> SimpleNamespace:
-    """An engine with one fault: its ``Tensor``, ``matmul``, ``tanh``, ``relu`` and ``softmax``.
+    """An engine with one fault, which depends on the student: ``Tensor``, ``matmul``, ``tanh``, ``relu``, ``softmax``.
 
     Args:
         number: of the engine, from 1 to 5.
@@ -33,7 +42,7 @@ def planted(number: int) -> SimpleNamespace:
     """
     if number not in range(1, COUNT + 1):
         raise ValueError(f"planted({number!r}): the engines have the numbers 1 to {COUNT}")
-    part, right, wrong, _ = _FAULTS[number - 1]
+    part, right, wrong, _ = _fault(number)
     package = f"planted_{number}"
     modules = {"": _module(package, "")}
     for name in list(PARTS.values())[:4]:

@@ -1,5 +1,6 @@
 """How numbers differ: each usual wrong answer gets its reason, and the message never shows the right number."""
 
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -15,6 +16,11 @@ from nbgrad.testing import assert_close
 
 RIGHT = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5]])
 SQUARE = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.5]])
+
+
+def _yields() -> Iterator[float]:
+    yield 1.0
+
 
 FORMS = {
     "a tensor": lambda: nbgrad.tensor(RIGHT),
@@ -89,7 +95,13 @@ WRONG: list[tuple[Any, Any, str, str]] = [
     (["1.5", "2"], RIGHT[0, :2], "type", "it is the text '1.5', where numbers are expected"),
     ([2.0], 2.0, "shape", "the number is right, but it stands in a list: give it alone"),
     ((1.0, 2.1), 2.0, "shape", "it is a tuple of 2, where one number is expected"),
-    ((one for one in RIGHT), RIGHT, "type", "it is a generator, where numbers are expected: write return in the place"),
+    (
+        (one for one in RIGHT),
+        RIGHT,
+        "type",
+        "it is a generator, where numbers are expected: write it in square brackets",
+    ),
+    (_yields(), RIGHT, "type", "it is a generator, where numbers are expected: write return in the place of yield"),
     (7, 7.389, "dtype", "it is a whole number: what comes after the point is lost, as by rounding or //"),
     (len, RIGHT, "type", "it is a builtin_function_or_method, where numbers are expected"),
     (Fraction(1, 2), 0.25, "factor", "a factor 2 is too many"),

@@ -30,6 +30,16 @@ class Listing(Value):
         return Listing(self.data * other.data, [self, other], lambda g: [g * other.data, g * self.data])
 
 
+class Extended(Value):
+    """It is called Value, too, and what it inherits makes the other one."""
+
+    def __mul__(self, other: Any) -> Any:
+        return Value(self.data * other.data, (self, other), lambda g: (g * other.data, g * self.data))
+
+
+Extended.__name__ = "Value"
+
+
 class Swapped(Value):
     def __mul__(self, other: Any) -> Any:
         return Swapped(self.data * other.data, (self, other), lambda g: (g * self.data, g * other.data))
@@ -155,6 +165,7 @@ RIGHT: dict[str, list[Any]] = {
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "3.1": [
         (NoComma, "type", "a.tanh(): its parents are NoComma, and no tuple. A tuple of one value has a comma, (self,)"),
+        (Extended, "type", "a * b: it gives a value of another class that is called Value, too"),
         (Swapped, "order", "a * b: the two gradients of its rule have changed places"),
         (Local, "factor", "a.tanh(): its rule forgets the incoming gradient"),
         (Negative, "sign", "a.tanh(): what its rule gives: the sign is wrong"),

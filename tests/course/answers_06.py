@@ -23,6 +23,12 @@ def with_torch(scores: Any, labels: Any) -> Any:
     return p / len(labels)
 
 
+def by_backward(scores: Any, labels: Any) -> Any:
+    leaf = scores.detach().requires_grad_()
+    nn.functional.cross_entropy(leaf, labels).backward()
+    return leaf.grad
+
+
 def loss(scores: Any, labels: Any, *, stable: bool = True) -> Any:
     lowered = scores - scores.amax(1, keepdim=True) if stable else scores
     logs = lowered - lowered.exp().sum(1, keepdim=True).log()
@@ -54,6 +60,7 @@ RIGHT: dict[str, list[Any]] = {
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "6.1": [
         (lambda scores, labels: scores.softmax(1) - hot(scores, labels), "factor", "a share of 1 / rows"),
+        (by_backward, "type", "gradient(scores, labels) for 1 row calls backward or grad: work the gradients out"),
         (lambda scores, labels: -gradient(scores, labels), "sign", "it is y - p"),
         (lambda scores, labels: scores.softmax(1), "offset", "that is softmax alone"),
         (lambda scores, labels: (scores - hot(scores, labels)) / len(labels), "numbers", "softmax is missing"),
@@ -117,6 +124,6 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (math.log(math.e + 1) - 1, "numbers", "one of the other classes"),
         (math.log(math.e + 10) - 1, "numbers", "10 other classes are in the sum"),
         (1.0, "numbers", "that is the largest probability"),
-        ([FLOOR, FLOOR], "shape", "it is a list of 2, where one number is expected"),
+        ([FLOOR, FLOOR], "shape", "the right number is among these, but one number is expected"),
     ],
 }

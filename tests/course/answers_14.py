@@ -98,7 +98,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (op(lambda x: x.cosh(), lambda g, x: g * x.tanh()), "numbers", "the forward"),
         (op(log_cosh, lambda g, x: g * x.missing), "raised", "the backward raised AttributeError"),
         (int, "type", "the class has no apply"),
-        (op(log_cosh, lambda g, x: g * x.tanh()).apply, "type", "the class is expected, LogCosh, and not its apply"),
-        (log_cosh, "type", "the class is expected, LogCosh"),
+        (op(log_cosh, lambda g, x: g * x.tanh()).apply, "type", "the class itself is expected, LogCosh, without apply"),
+        (op(log_cosh, lambda g, x: g * x.tanh())(), "type", "the class itself is expected, LogCosh, without apply"),
+        (log_cosh, "type", "the class itself is expected, LogCosh"),
     ],
 }

@@ -4,13 +4,17 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nbgrad import lab
 from nbgrad.lab import clinic, exercise, lesson_01
 from nbgrad.lab.lesson_13 import KINDS
+from nbgrad.lab.planted import function_with_the_fault, planted
 
-OF_YOUR_OWN = "1.1, 1.3, 2.1, 4.1, 5.1, 6.3, 10.3, 13.1 have numbers of your own: nbgrad.lab.task('1.1') says them"
+OF_YOUR_OWN = (
+    "1.1, 1.3, 2.1, 4.1, 5.1, 6.3, 10.3, 13.1, 16.3 have numbers of your own: nbgrad.lab.task('1.1') says them"
+)
 NAMES = [f"student {number}" for number in range(30)]
 
 
@@ -56,6 +60,9 @@ def stretched(shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(dim for dim, (size, mine) in enumerate(zip(shape, padded, strict=True)) if size != mine)
 
 
+PLANTED = ("tanh", "backward", "unbroadcast", "matmul", "softmax")
+"""The functions with a fault, in the order of the lesson."""
+
 RIGHT: dict[str, Callable[..., Any]] = {
     "1.1": slopes,
     "1.3": lambda start: {name: start[name] + 0.01 * slope for name, slope in slopes(start).items()},
@@ -69,6 +76,7 @@ RIGHT: dict[str, Callable[..., Any]] = {
         "uses": size**2,
     },
     "13.1": diagnoses,
+    "16.3": lambda order: {number: PLANTED[at] for number, at in enumerate(order, 1)},
 }
 OWN = [number for number in lab.exercises() if exercise.find(number).numbers is not None]
 
@@ -83,6 +91,17 @@ def test_each_student_is_judged_by_the_own_numbers(number: str) -> None:
         assert lab.check(number, answers[name]), name
         assert bool(lab.check(number, usual)) is (answers[name] == usual), name
     assert len({str(one) for one in answers.values()}) >= 5, "few can copy"
+
+
+@pytest.mark.parametrize("number", OWN)
+def test_no_student_has_the_numbers_of_the_lesson(number: str) -> None:
+    """Its solution is public."""
+    numbers = exercise.find(number).numbers
+    assert numbers is not None
+    usual = numbers()
+    for name in NAMES:
+        lab.student(name)
+        assert numbers() != usual, name
 
 
 def test_a_name_gives_the_same_numbers_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +119,24 @@ def test_a_name_gives_the_same_numbers_everywhere(monkeypatch: pytest.MonkeyPatc
     assert lab.task("5.1") == usual
 
 
+def test_a_planted_engine_is_that_of_the_student() -> None:
+    def gradient(number: int) -> float:
+        engine = planted(number)
+        x = engine.Tensor(np.array([0.5]))
+        engine.tanh(x).backward()
+        return float(x.grad[0])
+
+    right = 1 - math.tanh(0.5) ** 2
+    assert [number for number in range(1, 6) if abs(gradient(number) - right) > 0.1] == [1]
+    numbers = set()
+    for name in NAMES:
+        lab.student(name)
+        [wrong] = [number for number in range(1, 6) if abs(gradient(number) - right) > 0.1]
+        assert function_with_the_fault(wrong) == "tanh"
+        numbers.add(wrong)
+    assert len(numbers) >= 4
+
+
 def test_a_lecturer_draws_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exercise, "_added", {})
     side = lab.OwnNumbers("20.1", {"side": (3, 4, 5)})
@@ -110,6 +147,7 @@ def test_a_lecturer_draws_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
         lab.student(name)
         assert lab.check("20.1", side()["side"] ** 2)
+    assert lab.OwnNumbers("20.2", {"side": (3, 3)})() == {"side": 3}
 
 
 def test_the_text_of_lesson_1_is_true_of_all_numbers() -> None:

@@ -2,7 +2,7 @@
 
     python -m tools.site             all of it; the lessons run, so that their graphs are alive
     python -m tools.site --saved     the lessons with their saved pictures: a minute less for each lesson
-    python -m tools.site --open      the lessons without their solutions
+    python -m tools.site --open      the lessons and the written questions without their solutions
 
 Every warning of Sphinx is an error, and so is a link that leads nowhere or anything that a page would load from a
 network. A lesson that has not changed since the last time does not run again.
@@ -39,7 +39,7 @@ def stage(folder: Path, *, runs: bool, solved: bool = True) -> None:
     documents = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/decisions/*.md"), ROOT / "CONTRIBUTING.md"]
     for document in [*sorted(documents), ROOT / "CHANGELOG.md"]:
         name = document.relative_to(ROOT).as_posix()
-        site.add(name, f"\n{TABLES[name]()}" if name in TABLES else "")
+        site.add(name, f"\n{TABLES[name]()}" if name in TABLES else "", solved=solved)
     shutil.copytree(ROOT / "docs" / "images", folder / "images")
     shutil.copytree(HERE / "static", folder / "_static")
     for lesson in lessons.lessons(solved=solved):
@@ -108,7 +108,9 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.site", description="Build the site.")
     parser.add_argument("target", nargs="?", type=Path, default=BUILD / "site", help="the folder; default: build/site")
     parser.add_argument("--saved", action="store_true", help="show the saved pictures of the lessons, and run none")
-    parser.add_argument("--open", action="store_true", help="the lessons without their solutions")
+    parser.add_argument(
+        "--open", action="store_true", help="the lessons and the written questions without their solutions"
+    )
     given = parser.parse_args(arguments)
     start = time.perf_counter()
     wrong = build(given.target.resolve(), runs=not given.saved, solved=not given.open)

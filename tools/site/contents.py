@@ -57,5 +57,5 @@ SECTIONS: dict[str, Section] = {
 
 def sections(*, solved: bool) -> dict[str, Section]:
     """The sections of a site whose lessons have their solutions, or have none."""
-    text = "A tour of ten minutes, and fifteen lessons of 45 minutes. `nbgrad lab` opens them as notebooks."
+    text = "A tour of ten minutes, fifteen lessons of 45 to 75 minutes, and four capstones. `nbgrad lab` opens them."
     return SECTIONS if solved else SECTIONS | {"lessons": SECTIONS["lessons"]._replace(text=text)}

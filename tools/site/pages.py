@@ -32,6 +32,8 @@ _FENCE = re.compile(r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=fenc
 _LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)\s#]*)(?P<anchor>#[^)\s]*)?(?P<after>\))")
 _IMAGE = re.compile(r"^!\[(?P<text>[^\]]*)\]\([./\w]*images/(?P<name>\w+)\.png\)$", re.MULTILINE)
 _SHOWN = re.compile(r"^<!-- picture: (?P<name>\w+) -->$", re.MULTILINE)
+_SOLUTIONS = re.compile(r"^\*\*Solutions\.\*\*\n.*?(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+"""The solutions of the written questions, up to the next heading."""
 
 
 class Site:
@@ -51,9 +53,10 @@ class Site:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, "utf-8")
 
-    def add(self, name: str, more: str = "") -> None:
-        """Add a document of the project, by its path, with more text at its end."""
+    def add(self, name: str, more: str = "", *, solved: bool = True) -> None:
+        """Add a document of the project, by its path, with more text at its end, and with its solutions or without."""
         text = (ROOT / name).read_text("utf-8") + more
+        text = text if solved else _SOLUTIONS.sub("", text)
         self.write(place(name), self.converted(text, name, place(name)))
 
     def converted(self, text: str, name: str, to: str) -> str:

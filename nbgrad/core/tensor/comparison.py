@@ -89,7 +89,8 @@ def numbers_of(answer: Any, depth: int = 0) -> torch.Tensor:
     what = "None" if answer is None else translate("a {kind}", kind=kind_of(answer))
     hint = ": a function, or a cell, that ends without a value gives None" if answer is None else ""
     if isinstance(answer, GeneratorType):
-        hint = ": write return in the place of yield"
+        alone = answer.gi_code.co_name == "<genexpr>"
+        hint = ": write it in square brackets, as a list" if alone else ": write return in the place of yield"
     raise NoNumbers(
         translate("it is {what}, where numbers are expected{hint}", what=translate(what), hint=translate(hint))
     )
