@@ -39,6 +39,7 @@ from nbgrad.lab.engine_trials import (
     of_slope,
     shapes_text,
     tensor_class,
+    with_cause,
 )
 from nbgrad.lab.judges import slip
 from nbgrad.lab.mygrad import optim as reference
@@ -147,6 +148,7 @@ def _of_walk(module: ModuleType) -> Deviation | None:
                 "type", translate("{said} gives {kind}, where a Value is expected", said=said, kind=kind_text(value))
             )
         if (found := compared(value.data, wanted)) is not None:
+            found = with_cause(found, value)
             return Deviation(found.kind, translate("{said}: the value: {found}", said=said, found=found))
         if not value.op:
             return Deviation(
@@ -157,7 +159,7 @@ def _of_walk(module: ModuleType) -> Deviation | None:
         named = translate("{said} at {at}", said=said, at=places)
         if (found := of_gradients(named, yours, theirs, names)) is not None:
             told = (of_slope(one.op, one, 0.5) for one in module.topological(value))
-            return next(filter(None, told), found)
+            return next(filter(None, told), None) or with_cause(found, value)
     return None
 
 

@@ -11,6 +11,8 @@ import torch
 
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.translation import translate
+from nbgrad.drawing.caller import verdict
+from nbgrad.drawing.part import GraphCycleError, UnreadableError
 from nbgrad.lab import lesson_03
 from nbgrad.lab.judges import slip
 from nbgrad.lab.running import answering
@@ -67,10 +69,12 @@ class Trial:
             if (changed := _of_inputs(named, inputs, arrays, self.names)) is not None:
                 return changed
             if (found := compared(value.data, wanted)) is not None:
-                found = slip(value.data, ((op(*theirs), kind, text) for op, kind, text in self.slips)) or found
+                known = slip(value.data, ((op(*theirs), kind, text) for op, kind, text in self.slips))
+                found = known or with_cause(found, value)
                 return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
             try:
-                (value * weights).sum().backward()
+                total = (value * weights).sum()
+                total.backward()
             except Exception:
                 if (found := _of_form(named, value, weights)) is not None:
                     return found
@@ -80,7 +84,7 @@ class Trial:
                 of_slope(named, value, weights)
                 or _of_places(named, value, weights, theirs)
                 or self._of_usual_rule(named, value, weights, theirs)
-                or wrong
+                or with_cause(wrong, total)
             )
         return _of_rule(named, value, weights)
 
@@ -204,6 +208,17 @@ def _of_form(named: str, value: Any, g: Any) -> Deviation | None:
     many = translate("an array") if isinstance(given, np.ndarray) else many
     text = "{named}: its rule gives {many}, where a tuple of {count} is expected: a gradient for each parent"
     return Deviation("type", translate(text, named=named, many=many, count=len(parents)))
+
+
+def with_cause(found: Deviation, root: Any) -> Deviation:
+    """``found``, with the cause that a picture of the graph of ``root`` names (``draw(root, against=True)``)."""
+    try:
+        first = verdict(root).first
+    except (UnreadableError, GraphCycleError):
+        return found
+    if first is None or first.cause is None:
+        return found
+    return Deviation(found.kind, translate("{found}. {cause}", found=found, cause=first.cause))
 
 
 def compared(given: Any, right: Any, whose: str | None = None) -> Deviation | None:
