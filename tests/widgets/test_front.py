@@ -912,7 +912,7 @@ def test_what_is_seen_whole_stays_so_beside_a_panel(opened: Any) -> None:
 def test_the_tools_fit_into_one_row_of_a_cell(opened: Any) -> None:
     tab = opened(page(lay_out(graphs.trained(12, 1)), "tools"))
     tab.set_viewport_size({"width": 958, "height": 800})  # a cell beside JupyterLab's files, 1,366 pixels wide
-    heights = tab.locator(".nbg-tools > :not([hidden])").evaluate_all("all => all.map(e => e.getBoundingClientRect())")
+    heights = tab.locator(".nbg-rail > :not([hidden])").evaluate_all("all => all.map(e => e.getBoundingClientRect())")
     middles = [round(box["y"] + box["height"] / 2) for box in heights]
     assert max(middles) - min(middles) <= 2
 

@@ -231,7 +231,7 @@ def test_the_page_speaks_german(german: Callable[..., Page], name: str) -> None:
 @pytest.mark.parametrize("width", [1171, 700])
 def test_german_words_have_room_in_the_toolbar(german: Callable[..., Page], width: int) -> None:
     tab = german(graphs.trained, (width, 760))
-    room = tab.locator(".nbg-tools").evaluate("bar => [bar.scrollWidth, bar.clientWidth, bar.offsetHeight]")
+    room = tab.locator(".nbg-rail").evaluate("bar => [bar.scrollWidth, bar.clientWidth, bar.offsetHeight]")
     assert room[0] <= room[1]
     assert room[2] < 40
 

@@ -12,7 +12,7 @@ from tests.widgets import graphs
 pytestmark = pytest.mark.browser
 
 INSIDE = """one => {
-    const [box, bar] = [one.getBoundingClientRect(), one.closest(".nbg-tools").getBoundingClientRect()];
+    const [box, bar] = [one.getBoundingClientRect(), one.closest(".nbg-rail").getBoundingClientRect()];
     return box.left >= bar.left - 1 && box.right <= bar.right + 1;
 }"""
 UNCOVERED = """one => {

@@ -77,7 +77,6 @@ export function noticesOf(description: Description, go: (node: string) => void):
 }
 
 export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
-  const bar = html("div", { class: "nbg-tools", role: "toolbar", label: translate("View") }, modes(tools));
   const end = html("span", { class: "nbg-group", role: "group", label: translate("Place") });
   if (turns) end.append(button("⤨", translate("Direction: from top to bottom, or from left to right"), "turn", tools.turn));
   end.append(
@@ -95,29 +94,34 @@ export function toolbarOf(tools: Tools, turns: boolean): HTMLElement {
     button("", translate("List the broadcast reductions"), "reductions", tools.reductions),
     button("", translate("Findings, and what was checked"), "findings", tools.findings),
   );
-  bar.append(panels, colours(tools), search(tools), end);
-  overflows(bar, panels);
-  return bar;
+  const rail = html("div", { class: "nbg-rail" }, modes(tools), panels, colours(tools), search(tools), end);
+  return html("div", { class: "nbg-tools", role: "toolbar", label: translate("View") }, ...railed(rail, panels));
 }
 
-/** A bar without room for all tools scrolls, and has a button at each end behind which there are more. Tab also brings them into sight. */
-function overflows(bar: HTMLElement, panels: HTMLElement): void {
+/** A rail without room for all tools scrolls, and has a button at each end behind which there are more. Tab also brings them into sight. */
+function railed(rail: HTMLElement, panels: HTMLElement): HTMLElement[] {
   const more = (sign: string, label: string, side: string, by: number) => {
-    const one = button(sign, label, `tools-${side}`, () => (bar.scrollLeft += by * bar.clientWidth));
+    const one = button(sign, label, `tools-${side}`, () => (rail.scrollLeft += by * rail.clientWidth));
     one.className = "nbg-more";
     one.tabIndex = -1;
     return one;
   };
   const [left, right] = [more("‹", translate("More tools to the left"), "left", -0.6), more("›", translate("More tools to the right"), "right", 0.6)];
-  bar.prepend(left, right);
+  const show = (tool: Element | null) => tool?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  let known = "";
   const look = () => {
-    left.hidden = bar.scrollLeft < 2;
-    right.hidden = bar.scrollLeft > bar.scrollWidth - bar.clientWidth - 2;
+    const fits = rail.scrollWidth <= rail.parentElement!.clientWidth; // where the buttons take no room
+    left.hidden = fits || rail.scrollLeft < 2;
+    right.hidden = fits || rail.scrollLeft > rail.scrollWidth - rail.clientWidth - 2;
+    const seen = `${left.hidden} ${right.hidden}`;
+    if (seen !== known) show(rail.querySelector(":focus")); // a button that comes takes room of the rail
+    known = seen;
   };
-  listen(bar, "scroll", look);
-  listen(bar, "focusin", ({ target }) => (target as Element).scrollIntoView({ block: "nearest", inline: "nearest" })); // a browser does it only for a tool of which nothing is seen
+  listen(rail, "scroll", look);
+  listen(rail, "focusin", ({ target }) => show(target as Element)); // a browser does it only for a tool of which nothing is seen
   const watcher = new ResizeObserver(look);
-  for (const one of [bar, panels]) watcher.observe(one);
+  for (const one of [rail, panels]) watcher.observe(one);
+  return [left, rail, right];
 }
 
 /** The buttons between which the arrow keys go: Tab goes to one of them, and then past all of them. */
