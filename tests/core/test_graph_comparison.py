@@ -393,15 +393,17 @@ def test_another_weight_without_samples_is_found_by_its_norm(monkeypatch: pytest
     assert found.first.distance.basis == "norms"
 
 
-def trained(lib: Any, steps: Callable[[Any, Any, Any], None], width: int, eps: float, added: float) -> AutogradGraph:
-    """A step of training in a graph, so its parameters are others at the end. ``lib`` is torch or nbgrad."""
+def trained(
+    lib: Any, steps: Callable[[Any, Any, Any], None], width: int, eps: float, added: float, every: int = 1
+) -> AutogradGraph:
+    """Training in a graph, so its parameters are others at the end. ``lib`` is torch or nbgrad."""
     torch.manual_seed(0)
     net = lib.nn.Sequential(lib.nn.Linear(width, width), lib.nn.LayerNorm(width, eps=eps), lib.nn.Linear(width, width))
     weight = net[2].weight if lib is torch else net[2].weight.data
     with torch.no_grad():
         weight[0, 0] += added
     x = lib.randn(5, width)
-    with AutogradGraph("step") as graph:
+    with AutogradGraph("step", every=every) as graph:
         steps(lib, net, lambda: net(x).square().mean())
     return graph
 
@@ -427,11 +429,54 @@ def by_hand(lib: Any, net: Any, loss: Callable[[], Any]) -> None:
             one -= 0.5 * one.grad
 
 
+def by_data(_: Any, net: Any, loss: Callable[[], Any]) -> None:
+    loss().backward()
+    for one in net.parameters():
+        one.data -= 0.5 * one.grad
+
+
+def by_new_data(_: Any, net: Any, loss: Callable[[], Any]) -> None:
+    loss().backward()
+    for one in net.parameters():
+        one.data = one.data - 0.5 * one.grad
+
+
+def by_numpy(_: Any, net: Any, loss: Callable[[], Any]) -> None:
+    loss().backward()
+    for one in net.parameters():
+        one.detach().numpy()[...] -= 0.5 * one.grad.numpy()
+
+
+def by_lbfgs(lib: Any, net: Any, loss: Callable[[], Any]) -> None:
+    optimizer = lib.optim.LBFGS(net.parameters(), max_iter=1)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        found = loss()
+        found.backward()
+        return found
+
+    optimizer.step(closure)
+
+
+def by_hooks(lib: Any, net: Any, loss: Callable[[], Any]) -> None:
+    """Each parameter has an optimizer of its own, whose step is a part of the backward."""
+    for one in net.parameters():
+        own = lib.optim.SGD([one], lr=0.5)
+        one.register_post_accumulate_grad_hook(lambda _, own=own: own.step())
+    loss().backward()
+
+
+STEPS = [
+    *((lib, steps) for lib in (torch, nbgrad) for steps in (by_optimizer, by_hand, by_data, by_lbfgs, by_hooks)),
+    *((torch, steps) for steps in (by_new_data, by_numpy)),
+]
+"""How a program may change its parameters."""
 LIBRARIES = pytest.mark.parametrize("lib", [torch, nbgrad], ids=["torch", "nbgrad"])
 
 
 @pytest.mark.parametrize("width", [6, 96], ids=["small", "large"])
-@pytest.mark.parametrize(("lib", "steps"), [(torch, by_optimizer), (nbgrad, by_optimizer), (nbgrad, by_hand)])
+@pytest.mark.parametrize(("lib", "steps"), STEPS)
 def test_a_step_after_the_backward_hides_no_difference(lib: Any, width: int, steps: Any, tmp_path: Path) -> None:
     """The parameters are compared as the backward has seen them: after the step all of them differ."""
     graphs = [trained(lib, steps, width, eps, 0.0) for eps in (1e-5, 1e-5, 1e-2)]
@@ -450,6 +495,32 @@ def test_another_weight_is_found_although_a_step_changed_both(lib: Any, width: i
     first = compare(*graphs).first
     assert (first.kind, first.left.kind, first.left.shape) == ("tensor", "parameter", (width, width))
     assert first.user.op.name == "linear"
+
+
+@LIBRARIES
+@pytest.mark.parametrize("hand", [False, True], ids=["optimizer", "hand"])
+def test_steps_that_were_not_recorded_hide_no_difference(lib: Any, hand: bool) -> None:
+    """The parameters are compared as the last backward that was recorded has seen them."""
+
+    def steps(lib: Any, net: Any, loss: Callable[[], Any]) -> None:
+        optimizer = lib.optim.SGD(net.parameters(), lr=0.0)
+        rates = iter([0.0] * 12 + [0.5] * 6)
+        while (rate := next(rates, None)) is not None:  # no line says how many there are
+            optimizer.param_groups[0]["lr"] = rate
+            optimizer.zero_grad()
+            loss().backward()
+            if not hand:
+                optimizer.step()
+            for one in net.parameters() if hand and rate else ():
+                with torch.no_grad():
+                    weight = one if lib is torch else one.data
+                    weight -= rate * torch.ones(())
+
+    known, same, other = [trained(lib, steps, 96, eps, 0.0, every=10) for eps in (1e-5, 1e-5, 1e-2)]
+    assert known.frame.number <= 12 < known.backwards
+    assert {one.what for one in known.since.values()} == {"later steps" if hand else "SGD.step()"}
+    assert compare(known, same).equal
+    assert compare(known, other).first.settings == {"eps": (1e-5, 1e-2)}
 
 
 @LIBRARIES

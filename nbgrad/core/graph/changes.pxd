@@ -7,6 +7,7 @@ cdef class Changes:
     cdef dict _alone
     cdef dict _several
     cdef public Py_ssize_t backwards
+    cdef public dict seen
     @cython.locals(known=tuple)
     cdef list _held(self, object key)
     @cython.locals(data=list, held=list)

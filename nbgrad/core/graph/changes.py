@@ -15,8 +15,10 @@ import torch
 from nbgrad.core.engine.node import next_seq, raw_of
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.tensor_data import memory_of
+from nbgrad.core.graph.last_backward import some_numbers
 from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.stats import SMALL, Stats, data_of, norms, read, summarise
+from nbgrad.core.translation import translate
 
 Change = tuple[str, Place, int, int]
 """An in-place change: its name, its place, how many backwards had ended by then, and its sequence number."""
@@ -30,14 +32,16 @@ class Changes:
 
     Attributes:
         backwards: how many have ended.
+        seen: by id of each leaf that the last one reached, torch's version of it then, and some of its numbers.
     """
 
-    __slots__ = ("_alone", "_several", "backwards")
+    __slots__ = ("_alone", "_several", "backwards", "seen")
 
     def __init__(self) -> None:
         self._several: dict[int, tuple[list[ref[Any]], Change]] = {}
         self._alone: dict[int, tuple[int, Change]] = {}
         self.backwards = 0
+        self.seen: dict[int, tuple[int, bytes | None]] = {}
 
     def note(self, changed: Sequence[Any], what: str, place: Place) -> None:
         """``what`` has just changed each of ``changed`` in place: data, or the parameters of an optimizer's step.
@@ -119,6 +123,16 @@ class Changes:
         found = self._found(data, several)
         return None if found is None or found[2] < self.backwards else found[:2]
 
+    def unnoted(self, id: int, data: Any) -> bool:
+        """Whether the ``data`` of the leaf ``id`` have changed since the last backward reached it, whoever did that.
+
+        Torch's code under ``no_grad`` counts the version up. That on ``.data`` does not, but the numbers are others.
+        """
+        version, numbers = self.seen.get(id, (None, None))
+        if version is None or data._version != version:
+            return version is not None
+        return numbers is not None and some_numbers(data) != numbers
+
     def several(self) -> dict[tuple[int, int], Change]:
         """The last change of each tensor that was changed together with others, by its memory and its version now.
 
@@ -185,8 +199,8 @@ class Since(NamedTuple):
     """The change of a leaf.
 
     Attributes:
-        what: an optimizer's step or an in-place op that has changed its values; None if no such change was seen.
-        place: the line of that, in words.
+        what: an optimizer's step or another change of its values in place; None if it was not changed.
+        place: the line of that, in words; None for a change that only its result tells.
         grad: its ``.grad``, if that is not the gradient of the last backward: the sum of several, or clipped.
         later: its ``.grad``, if it comes from later backwards, which were not recorded.
     """
@@ -222,10 +236,13 @@ def since(
     found: dict[int, Since] = {}
     several = changes.several() if len(there) > 1 else None
     for id, tensor, gradient in there:
-        change = changes.since_backward(raw_of(tensor), several)
+        data = raw_of(tensor)
+        change = changes.since_backward(data, several)
+        what, place = (None, None) if change is None else (change[0], place_text(change[1]))
+        if what is None and changes.unnoted(id, data):
+            what = translate("later steps") if later else translate("a change in place")
         grad = _other(held.get(id), sizes.get(id, 0.0), gradient)
-        if change is not None or grad is not None:
-            what, place = (None, None) if change is None else (change[0], place_text(change[1]))
+        if what is not None or grad is not None:
             found[id] = Since(what, place, *((None, grad) if later else (grad, None)))
     return found
 

@@ -30,7 +30,6 @@ cdef class Notes:
     cdef public object frame
     cdef public object graph
     cdef public dict known
-    cdef public dict learned
     cdef public dict names
     cdef public set remade
     cdef public dict samples
@@ -71,3 +70,6 @@ cdef class Outer:
     cdef readonly object op
     cdef readonly object shape
     cdef readonly object thing
+
+@cython.locals(ran=Ran, found=set, waiting=list)
+cpdef set reached_from(object roots, dict ops)

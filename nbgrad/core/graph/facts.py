@@ -3,7 +3,7 @@
 Every op that is recorded makes some, so this is compiled.
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 from weakref import ref
 
@@ -13,8 +13,8 @@ from torch import Tensor as RawTensor
 from nbgrad.core.engine.node import Node, OpInfo, TensorBase, record_id
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import Scope
-from nbgrad.core.engine.torch_origins import known_id, origin_of, shape_of
-from nbgrad.core.engine.torch_reads import SAMPLE, numbers_of, sample_of
+from nbgrad.core.engine.torch_origins import known_id, shape_of
+from nbgrad.core.engine.torch_reads import sample_of
 from nbgrad.core.graph.changes import Changes, Since, since
 from nbgrad.core.graph.last_backward import Frame, FrameRecorder, Values
 from nbgrad.core.graph.record import Input, Record, Statistics, TakenStatistics, kept
@@ -39,12 +39,6 @@ _SAMPLES = 1 << 15
 """The number of results of which a sample is kept: with 64 numbers in float32 each, they take 10 megabytes."""
 
 
-def _some_numbers(data: torch.Tensor) -> bytes | None:
-    """The first numbers of a small tensor, or a sample of a larger one; None where they are not floats on the CPU."""
-    first = numbers_of(data)
-    return sample_of(data) if first is None else first[: SAMPLE * data.itemsize]
-
-
 Passed = tuple[int, "Ran | Outer", Scope | None]
 """An op or a tensor of a graph that is shown: its id, its facts, and the scope in which it is drawn."""
 
@@ -57,7 +51,6 @@ class Notes:
         values: small values while the graph is open; ``settled`` holds the statistics of all once it is closed.
         constants: constants of moderate size while it is open.
         samples: some numbers of the newest larger results while it is open.
-        learned: some numbers of parameters before the last step that changed them, and how many backwards had ended.
         frame: the last backward.
         changes: the in-place changes.
         graph: the object that identifies the graph in its records.
@@ -70,7 +63,7 @@ class Notes:
     """
 
     __slots__ = (
-        *("changes", "constants", "cut", "deleted", "earlier", "frame", "graph", "known", "learned", "names"),
+        *("changes", "constants", "cut", "deleted", "earlier", "frame", "graph", "known", "names"),
         *("remade", "samples", "settled", "things", "values"),
     )
 
@@ -81,7 +74,6 @@ class Notes:
         self.values = Values()
         self.constants = Values()
         self.samples: dict[int, bytes] = {}
-        self.learned: dict[int, tuple[int, bytes]] = {}
         self.settled: dict[int, Statistics] | None = None
         self.frame: FrameRecorder | Frame | None = None
         self.things: dict[int, ref[Any]] = {}
@@ -143,7 +135,6 @@ class Notes:
         self.values.keep(ids)
         self.constants.keep(ids)
         self.samples = {id: sample for id, sample in self.samples.copy().items() if id in ids}
-        self.learned = {id: known for id, known in self.learned.copy().items() if id in ids}
 
     def keep_value(self, id: int, data: Any, shape: tuple[int, ...]) -> None:
         """Keep a result if it is small, and some numbers of a larger one, by which graphs are compared."""
@@ -156,30 +147,13 @@ class Notes:
             if len(self.samples) > _SAMPLES:
                 self.samples = {one: self.samples[one] for one in list(self.samples)[_SAMPLES // 2 :]}
 
-    def keep_learned(self, params: Sequence[Any], evaluates: bool) -> None:
-        """Keep some numbers of ``params``, which a step is about to change: the last backward has seen these.
-
-        A step that ``evaluates`` runs backwards itself, and changes the parameters between them.
-        """
-        for param in params:
-            origin = origin_of(param)
-            if origin is None:
-                continue
-            id, data = record_id(origin), None if evaluates else data_of(param)
-            memory = None if data is None else _some_numbers(data)
-            if memory is None:
-                self.learned.pop(id, None)
-            else:
-                self.learned[id] = self.changes.backwards, memory
-
     def sample(self, id: int, fact: "Ran | Outer", changed: Since | None) -> bytes | None:
         """Some numbers of a tensor whose values are not kept: a result as it was made, a leaf as the backward saw it.
 
-        ``changed``: the change of a leaf after the backward. Only that by a step is known before it is made.
+        ``changed``: the change of a leaf after the backward.
         """
         if changed is not None and changed.what is not None:
-            backwards, memory = self.learned.get(id, (0, None))
-            return memory if backwards == self.changes.backwards else None
+            return self.changes.seen.get(id, (0, None))[1]
         tensor = fact.thing() if isinstance(fact, Outer) and fact.thing is not None else None
         data = None if tensor is None else data_of(tensor)
         if data is not None:
@@ -443,3 +417,16 @@ def inputs_of(
             before = frame.unreduced_of(key) if undone is not None else None
             found.append(Input(name, parent, None, frame.contribution_of(key), undone, before))
     return tuple(found)
+
+
+def reached_from(roots: Iterable[int], ops: dict[int, Ran]) -> set[int]:
+    """The members of ``ops`` that made ``roots``, and all ops from which these were computed."""
+    waiting = [root for root in roots if root in ops]
+    found = set(waiting)
+    while waiting:
+        ran = ops.get(waiting.pop())
+        for source in ran.sources if ran is not None else ():
+            if source in ops and source not in found:
+                found.add(source)
+                waiting.append(source)
+    return found

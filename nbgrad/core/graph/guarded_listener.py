@@ -14,8 +14,9 @@ from nbgrad.core.engine.faults import Fault
 from nbgrad.core.engine.kept import Reading
 from nbgrad.core.engine.node import Node, OpInfo, Origin
 from nbgrad.core.engine.observer import Cut
+from nbgrad.core.graph.facts import reached_from
 from nbgrad.core.graph.kept_storages import KeptRecorder, KeptStorages, taken
-from nbgrad.core.graph.listener import Listener, reached_from
+from nbgrad.core.graph.listener import Listener
 from nbgrad.core.tensor.tensor import Tensor
 
 

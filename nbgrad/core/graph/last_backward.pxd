@@ -77,7 +77,10 @@ cdef class FrameRecorder:
     cdef public object outer
     cdef public dict reductions
     cdef public tuple roots
+    cdef public dict seen
     cdef public bint windows
+    @cython.locals(data=Tensor)
+    cpdef object see(self, object seq, object leaf)
     cpdef object gradient(self, object seq, object gradient, long long size, bint leaf=*)
     cpdef object result(self, object seq, object result, object gradient, long long size)
     cpdef object lone(self, object seq)

@@ -12,7 +12,7 @@ import torch
 from nbgrad.core.engine.broadcast import Reduction
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.tensor_data import without_numbers
-from nbgrad.core.engine.torch_reads import SAMPLE as SAMPLE_SIZE, numbers_of as memory_of
+from nbgrad.core.engine.torch_reads import SAMPLE as SAMPLE_SIZE, numbers_of as memory_of, sample_of
 from nbgrad.core.graph.stats import (
     SAMPLE,
     SMALL,
@@ -102,8 +102,13 @@ def _first_numbers(held: Any) -> bytes | None:
         numbers: SmallValue = held
         return numbers.memory[: SAMPLE_SIZE * numbers.dtype.itemsize]
     data = _unchanged(*held[:2])
-    memory = None if data is None else memory_of(data)
-    return None if data is None or memory is None else memory[: SAMPLE_SIZE * data.dtype.itemsize]
+    return None if data is None else some_numbers(data)
+
+
+def some_numbers(data: torch.Tensor) -> bytes | None:
+    """The first numbers of a small tensor, or a sample of a larger one; None where they are not floats on the CPU."""
+    first = memory_of(data)
+    return sample_of(data) if first is None else first[: SAMPLE_SIZE * data.dtype.itemsize]
 
 
 class Values:
@@ -588,11 +593,12 @@ class FrameRecorder:
 
     Attributes:
         asked: the ids of the tensors that the user named as those that get a gradient; None for all leaves.
+        seen: by id of each leaf that it reached, torch's version of it then, and some of its numbers.
     """
 
     __slots__ = (
         *("_kept", "_leaves", "_norms", "_results", "arrived", "asked", "careful", "number", "outer"),
-        *("reductions", "roots", "windows"),
+        *("reductions", "roots", "seen", "windows"),
     )
 
     _kept: Kept
@@ -618,6 +624,7 @@ class FrameRecorder:
         self.arrived: list[int] = []
         self.asked: set[int] | None = None
         self.reductions: dict[tuple[int, int], Reduction] = {}
+        self.seen: dict[int, tuple[int, bytes | None]] = {}
 
     def gradient(self, seq: int, gradient: Any, size: int, leaf: bool = False) -> None:
         """Keep the ``gradient`` that arrived for the result of ``seq``, or for the ``leaf``; ``size`` is in bytes."""
@@ -648,6 +655,12 @@ class FrameRecorder:
     def leaf(self, seq: int, gradient: Any) -> None:
         """``gradient`` becomes part of a ``.grad``, or is given to the user, who may change it: clipping does."""
         self._leaves += (seq, raw_of(gradient))
+
+    def see(self, seq: int | None, leaf: Any) -> None:
+        """Look at a ``leaf`` that the backward reaches, when it ends or when a step inside of it changes the leaf."""
+        if leaf is not None and seq is not None and seq not in self.seen:
+            data = raw_of(leaf)
+            self.seen[seq] = data._version, some_numbers(data)
 
     def leaves(self) -> list[int]:
         """The ids of the leaves to which gradients came, until the backward has ended."""

@@ -6,7 +6,7 @@ from nbgrad.core.engine.observer cimport Observer
 from nbgrad.core.engine.state cimport Scope, State, recording
 from nbgrad.core.engine.torch_reads cimport Tensor as RawTensor, numbers_of
 from nbgrad.core.graph.changes cimport Changes
-from nbgrad.core.graph.facts cimport Notes, Ran, facts_of
+from nbgrad.core.graph.facts cimport Notes, Ran, facts_of, reached_from
 from nbgrad.core.graph.last_backward cimport FrameRecorder
 from nbgrad.core.graph.optimizers cimport UpdateRecorder
 from nbgrad.core.graph.stats cimport few, held_by, nbytes_of
@@ -80,6 +80,3 @@ cdef class Listener(Observer):
 
 cdef bint _uses_another(tuple args, tuple results) except -1
 cdef object _numbers(Node node, RawTensor out)
-
-@cython.locals(ran=Ran, found=set, waiting=list)
-cpdef set reached_from(object roots, dict ops)

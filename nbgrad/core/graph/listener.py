@@ -3,7 +3,7 @@
 It is the cost of watching, so it is compiled. ``AutogradGraph`` answers the questions.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from sys import maxsize
 from typing import Any
 from weakref import ref
@@ -26,7 +26,7 @@ from nbgrad.core.engine.torch_origins import known_id, shape_of
 from nbgrad.core.engine.torch_reads import numbers_of
 from nbgrad.core.graph.changes import Changes
 from nbgrad.core.graph.cut_paths import Uses
-from nbgrad.core.graph.facts import NOTHING, Literal, Notes, Outer, Passed, Ran, facts_of, grown
+from nbgrad.core.graph.facts import NOTHING, Literal, Notes, Outer, Passed, Ran, facts_of, grown, reached_from
 from nbgrad.core.graph.first_bad import FirstBad, Replay, in_backward, spoiled
 from nbgrad.core.graph.history import HistoryRecorder
 from nbgrad.core.graph.last_backward import FrameRecorder
@@ -406,10 +406,13 @@ class Listener(Observer):
             self.changes.note(changed, what, user_place())
 
     def on_step_begin(self, params: Sequence[Tensor], evaluates: bool = False) -> None:
-        """Keep some numbers of the parameters, and a copy if a backward that is a frame waits for the step."""
+        """Keep a copy of the parameters, if a backward that is a frame waits for the step."""
         self.training.evaluates = evaluates or self.training.evaluates
         self.updates.begin(params, evaluates)
-        self.notes.keep_learned(params if self.watch else (), evaluates)
+        running = self.running if self.watch else None
+        if running is not None:  # a hook of a parameter steps inside of the backward
+            for param in params:
+                running.see(known_id(param), param)
 
     def on_step_end(self, params: Sequence[Tensor], what: str) -> None:
         """Remember the step as a change, and measure its size, if a frame waits for that."""
@@ -637,6 +640,9 @@ class Listener(Observer):
         if self.before:
             self._take_over([], ended.roots)  # a checkpoint has run more ops inside of the backward
         if self.watch:
+            for seq, fact in [(seq, self.outer[seq]) for seq in ended.leaves() if seq in self.outer]:
+                ended.see(seq, _alive(fact))
+            self.changes.seen = ended.seen
             self._hold(ended)
         ended.number = number
         # An interrupt may come after any of these lines, so the backward is shown before it is counted.
@@ -885,16 +891,3 @@ def _uses_another(args: tuple[Any, ...], results: tuple[Any, ...]) -> bool:
 def _numbers(node: Node, out: Any) -> Any:
     """The numbers of ``out``, if they are few. Those of a tapped node were read before, together with its shape."""
     return node.saved if node.tapped else numbers_of(out)
-
-
-def reached_from(roots: Iterable[int], ops: dict[int, Ran]) -> set[int]:
-    """The members of ``ops`` that made ``roots``, and all ops from which these were computed."""
-    waiting = [root for root in roots if root in ops]
-    found = set(waiting)
-    while waiting:
-        ran = ops.get(waiting.pop())
-        for source in ran.sources if ran is not None else ():
-            if source in ops and source not in found:
-                found.add(source)
-                waiting.append(source)
-    return found

@@ -113,7 +113,9 @@ def _since(since: Since | None) -> list[Detail]:
         return []
     found: list[Detail] = []
     if since.what is not None:
-        text = translate("as they are after {what}, which came later, at {place}", what=since.what, place=since.place)
+        text = translate("as they are after {what}, which came later", what=since.what)
+        if since.place is not None:
+            text = translate("{text}, at {place}", text=text, place=since.place)
         found.append(Detail(term=translate("values"), text=text))
     told = translate(
         "not the gradient of this backward: it is the sum of several backwards without zero_grad() "
