@@ -445,6 +445,17 @@ def test_a_leaf_that_a_step_has_changed_says_so() -> None:
         assert node(describe(graph), "w")["label"][2:] == ["value 2.6"]
 
 
+def test_a_leaf_that_torchs_code_has_changed_by_hand_says_so() -> None:
+    with nbgrad.AutogradGraph() as graph:
+        w = torch.tensor(3.0, requires_grad=True)
+        ((w - 1) ** 2).backward()
+        with torch.no_grad():
+            w -= 0.4
+    described = describe(graph)
+    assert node(described, "w")["label"][2:] == ["value 2.6 after a change in place"]
+    assert told(described, "w", "values") == ["as they are after a change in place, which came later"]
+
+
 def test_a_grad_that_holds_several_backwards_says_so() -> None:
     with nbgrad.AutogradGraph() as graph:
         w, v = nbgrad.tensor([1.0, 2.0], requires_grad=True), nbgrad.tensor(1.0, requires_grad=True)
