@@ -52,6 +52,7 @@ cdef class Kept:
     cdef long long _room
     cdef long long _spare
     cdef bint _early
+    cdef dict _measured
     cdef object _read
     cdef set _counted
     cdef list _lone

@@ -311,7 +311,7 @@ class Kept:
 
     __slots__ = (
         *("_asked", "_before", "_budget", "_counted", "_early", "_index", "_large", "_latest", "_lengths", "_lone"),
-        *("_read", "_reserved", "_room", "_size", "_small", "_spare"),
+        *("_measured", "_read", "_reserved", "_room", "_size", "_small", "_spare"),
     )
 
     def __init__(self, budget: int, before: "Kept | None" = None) -> None:
@@ -329,6 +329,7 @@ class Kept:
         self._early = before is None and budget > 0  # whether the statistics of large ones are taken as they arrive
         self._spare = AT_HAND if self._early else budget
         self._read: tuple[Any, torch.Tensor, Stats] | None = None  # the last of those, which may come as another view
+        self._measured: dict[int, tuple[int, Stats]] = {}  # by Python's ``id()`` of a kept tensor, with its version
         self._counted: set[int] | None = None  # the ids of the counted tensors, when each may count only once
         self._before: Kept | None = None
         self._reserved = 0  # the bytes of ``_before``
@@ -472,8 +473,26 @@ class Kept:
         self._asked = True
         known = self._known().norms(self._lone)
         held = {id: data for id, (data, _) in self._held().items() if isinstance(id, int)}
+        if self._early:  # most often no backward follows, and then all statistics are read: so once instead of twice
+            self._measure(
+                {id(data): data for data, _ in self._held().values() if data.is_cpu and data.numel() > SAMPLE}
+            )
+            known |= {key: found[1].norm for key, data in held.items() if (found := self._measured.get(id(data)))}
         self.forget_places()
         return {**norms({id: data for id, data in {**more, **held}.items() if id not in known}), **known}
+
+    def _measure(self, tensors: dict[int, torch.Tensor]) -> dict[int, Stats]:
+        """The statistics of kept ``tensors``, by Python's ``id()`` of each. Those of large ones are remembered."""
+        found = {key: stats for key, data in tensors.items() if (stats := self._stats_of(data)) is not None}
+        more = summarise_all({key: data for key, data in tensors.items() if key not in found and countable(data)})
+        for key, stats in more.items() if self._early else ():
+            if tensors[key].numel() > SAMPLE:
+                self._measured[key] = tensors[key]._version, stats
+        return found | more
+
+    def _stats_of(self, data: torch.Tensor) -> Stats | None:
+        version, stats = self._measured.get(id(data), (None, None))
+        return stats if version == data._version else None
 
     def forget_places(self) -> None:
         """Drop the indices by key, which take as much memory as many small gradients; a question makes them anew."""
@@ -506,6 +525,7 @@ class Kept:
         """Drop the large tensors: the next backward can use their memory again."""
         self._large = []
         self._latest = self._index = self._counted = None
+        self._measured = {}
 
     def raw(self, key: Any) -> torch.Tensor | None:
         """The tensor kept as ``key``; None if only its norm was kept, or if it was changed in place since."""
@@ -515,7 +535,7 @@ class Kept:
         """The statistics of the tensor kept as ``key``; only its norm, if known, where it was changed in place."""
         data = self.raw(key)
         if data is not None:
-            return summarise(data) if countable(data) else None
+            return self._measure({id(data): data}).get(id(data))
         self._asked = True
         return self._known().get(key, self._lone)
 
@@ -523,10 +543,10 @@ class Kept:
         """The statistics of everything kept."""
         self._asked = True
         found = self._known().all(self._lone)
-        kept = {key: data for key in self._held() if (data := self.raw(key)) is not None and countable(data)}
-        known = summarise_all({id(data): data for data in kept.values()})
+        kept = {key: data for key in self._held() if (data := self.raw(key)) is not None}
+        known = self._measure({id(data): data for data in kept.values()})
         self.forget_places()
-        return found | {key: known[id(data)] for key, data in kept.items()}
+        return found | {key: known[id(data)] for key, data in kept.items() if id(data) in known}
 
 
 def _elements(data: torch.Tensor) -> torch.Tensor:

@@ -245,7 +245,30 @@ static PyObject *norm(PyObject *module, PyObject *args) {
   return PyFloat_FromDouble(sqrt(found.squares));
 }
 
+PyDoc_STRVAR(gather_doc,
+"gather(address, starts, runs, bytes, room)\n"
+"\n"
+"Copy ``runs`` runs of so many bytes each to the address ``room``, one after another; ``starts`` is as in ``statistics``.\n");
+
+static PyObject *gather(PyObject *module, PyObject *args) {
+  unsigned long long address, starts, room;
+  long long runs, length;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "KKLLK", &address, &starts, &runs, &length, &room)) return NULL;
+  if (runs < 1 || length < 1 || !address || !starts || !room)
+    return PyErr_Format(PyExc_ValueError, "expected three addresses, runs and bytes");
+  const char *memory = (const char *)(uintptr_t)address;
+  const int64_t *places = (const int64_t *)(uintptr_t)starts;
+  char *copy = (char *)(uintptr_t)room;
+  for (int64_t run = 0; run < runs; run++) {
+    if (run + AHEAD < runs) PREFETCH(memory + places[run + AHEAD] * length);
+    memcpy(copy + run * length, memory + places[run] * length, (size_t)length);
+  }
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"gather", gather, METH_VARARGS, gather_doc},
     {"statistics", statistics, METH_VARARGS, statistics_doc},
     {"norm", norm, METH_VARARGS, norm_doc},
     {NULL},

@@ -115,12 +115,17 @@ class UpdateRecorder:
         if not self._before:
             return None
         before = {key: copy for key, (_, copy) in self._before.items()}
-        after = [data if data.numel() <= SAMPLE else sample(data) for data, _ in self._before.values()]
+        after = [data for data, _ in self._before.values()]
         self.drop()
         if not self.waiting:
             return None
         weights = norms(before)
-        torch._foreach_sub_(list(before.values()), after)
+        whole = [one for one in zip(before.values(), after, strict=True) if one[1].numel() <= SAMPLE]
+        if whole:
+            torch._foreach_sub_([copy for copy, _ in whole], [data for _, data in whole])
+        for copy, data in zip(before.values(), after, strict=True):
+            if data.numel() > SAMPLE:  # one by one: each takes the memory of the sample before
+                copy.sub_(sample(data))
         found = read({**norms(before), **{-id: norm for id, norm in weights.items()}})
         moved = {id: found[id] / found[-id] for id in weights if found[-id]}
         number, known = self.waiting[-1], self.last

@@ -388,7 +388,10 @@ def sample(data: torch.Tensor) -> torch.Tensor:
     if negative:
         data = torch._neg_view(data)
     runs = _runs(SAMPLE // _RUN, data.numel() // _RUN, data.device)
-    if _is_dense(data):
+    if _is_dense(data) and data.is_cpu and _one_pass is not None:
+        picked = torch.empty(SAMPLE // _RUN * _RUN, dtype=data.dtype)
+        _one_pass.gather(data.data_ptr(), runs.data_ptr(), len(runs), _RUN * data.itemsize, picked.data_ptr())
+    elif _is_dense(data):
         picked = _in_order(data).view(-1)[: data.numel() // _RUN * _RUN].view(-1, _RUN).index_select(0, runs)
     else:
         left = (runs[:, None] * _RUN + torch.arange(_RUN, device=data.device)).view(-1)
