@@ -152,12 +152,18 @@
     const stage = stageOf().getBoundingClientRect();
     const texts = drawn().filter(({ element }) => element.tagName === "text").map((one) => ({ ...one, group: one.element.closest(".nbg-node, .nbg-mark, .nbg-scope-name, .nbg-edge") }));
     const shapes = [...document.querySelectorAll(".nbg-stage :is(.nbg-node, .nbg-mark)")].filter(seen).map((group) => {
-      const shape = [...group.querySelectorAll(".nbg-shape")].find(seen);
+      const shape = [...group.querySelectorAll(".nbg-shape")].filter(seen).at(-1); // those of a folded box that lie behind come first
       return shape && { group, rect: shape.getBoundingClientRect() };
     }).filter((one) => one && overlap(one.rect, stage));
     const shapeOf = new Map(shapes.map(({ group, rect }) => [group, rect]));
+    const signs = [...document.querySelectorAll(".nbg-stage :is(.nbg-fold, .nbg-badge) circle")].filter(seen).map((circle) => {
+      const { left, right, top, bottom, width } = circle.getBoundingClientRect();
+      const edge = 0.15 * width; // a circle leaves the corners of its rectangle free
+      return { badge: circle.closest(".nbg-badge"), rect: new DOMRect(left + edge, top + edge, right - left - 2 * edge, bottom - top - 2 * edge) };
+    });
     const found = [];
     texts.forEach((one, at) => {
+      for (const { badge, rect } of signs) if (!(badge && badge.contains(one.element)) && on(one.rect, rect)) found.push(`“${short(one.text)}” under the sign at a corner`);
       for (const other of texts.slice(at + 1)) if (touch(one.rect, other.rect)) found.push(`“${short(one.text)}” on “${short(other.text)}”`);
       const own = shapeOf.get(one.group);
       for (const { group, rect } of shapes)

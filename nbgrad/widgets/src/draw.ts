@@ -84,7 +84,7 @@ function smaller(group: SVGGElement, box: Box, by = 1): SVGGElement {
 }
 
 /** Makes what stands at the upper left corner of a box smaller by a factor, and moves it down. */
-export const shrinking = ({ x, y }: Box, by: number, down = 0): string => `translate(${x} ${y + down}) scale(${by}) translate(${-x} ${-y})`;
+export const shrinking = ({ x, y }: Pick<Box, "x" | "y">, by: number, down = 0): string => `translate(${x} ${y + down}) scale(${by}) translate(${-x} ${-y})`;
 
 export function edgeTitle(edge: Edge): string {
   const gradient = edge.gradient === null ? `; ${translate("no gradient")}` : edge.gradient && `; ${translate("gradient")} ${edge.gradient}`;
