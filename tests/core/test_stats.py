@@ -305,6 +305,24 @@ def test_no_number_is_twice_in_a_sample(count: int) -> None:
     assert int(picked.max()) < count
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.complex64, torch.int8, torch.bool]
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_sample_is_the_same_from_c_and_from_torch(
+    dtype: torch.dtype, turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    data = (8 * torch.randn(300, 1000)).to(dtype)
+    views = [data.t() if turned else data] + ([data.mH, data.conj().imag] if dtype.is_complex else [])
+    with torch.device("meta"):  # another default
+        found = [stats_module.sample(one) for one in views]
+    monkeypatch.setattr(stats_module, "_one_pass", None)
+    for one, view in zip(found, views, strict=True):
+        assert one.equal(stats_module.sample(view))
+        assert one.device.type == "cpu"
+
+
 def test_a_sample_follows_a_known_distribution() -> None:
     torch.manual_seed(0)
     data = torch.rand(3, 1 << 19)

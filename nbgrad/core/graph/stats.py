@@ -389,7 +389,7 @@ def sample(data: torch.Tensor) -> torch.Tensor:
         data = torch._neg_view(data)
     runs = _runs(SAMPLE // _RUN, data.numel() // _RUN, data.device)
     if _is_dense(data) and data.is_cpu and _one_pass is not None:
-        picked = torch.empty(SAMPLE // _RUN * _RUN, dtype=data.dtype)
+        picked = torch.empty(SAMPLE, dtype=data.dtype, device="cpu")  # the user may have set another default
         _one_pass.gather(data.data_ptr(), runs.data_ptr(), len(runs), _RUN * data.itemsize, picked.data_ptr())
     elif _is_dense(data):
         picked = _in_order(data).view(-1)[: data.numel() // _RUN * _RUN].view(-1, _RUN).index_select(0, runs)
