@@ -765,3 +765,29 @@ def test_a_long_loop_keeps_its_memory(loop: Loop) -> None:
 def living() -> int:
     gc.collect()
     return len(gc.get_objects())
+
+
+@pytest.mark.parametrize("ours", [False, True], ids=["torch", "ours"])
+def test_a_head_that_learned_in_steps_that_were_not_recorded_is_no_unused_layer(ours: bool) -> None:
+    """Each step asks one head. The one of steps 4 to 7 moves in no recorded step, and the last one never."""
+    lib: Any = nbgrad if ours else torch
+    heads = lib.nn.ModuleList([lib.nn.Linear(3, 1) for _ in range(3)])
+    body = lib.nn.Linear(3, 3)
+
+    class Net(lib.nn.Module):  # type: ignore[misc]  # of either library
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.heads = body, heads
+
+        def forward(self, x: Any, which: int) -> Any:
+            return self.heads[which](self.body(x))
+
+    net, x = Net(), lib.ones(4, 3)
+    optimizer = lib.optim.SGD(net.parameters(), lr=0.01)
+    with AutogradGraph(every=10) as graph:
+        for at in range(25):
+            optimizer.zero_grad()
+            net(x, int(4 <= at < 8)).square().mean().backward()
+            optimizer.step()
+    assert numbers(graph) == [1, 2, 11, 21, 25]
+    assert {one.name for one in graph.unreached()} == {"heads.2.weight", "heads.2.bias"}

@@ -185,8 +185,12 @@ class Holders:
         return any(id(tensor) not in params for params in self._at_work)
 
     def beside(self) -> list[Tensor]:
-        """The parameters that the last backward did not reach, of optimizers that hold some that it did reach."""
-        held = {key: param for params in self._at_work for key, param in params.items() if key not in self._reached}
+        """The parameters that the last backward did not reach, of optimizers that hold some that it did reach.
+
+        One that a step has moved is left out: it was reached in a step that was not recorded.
+        """
+        known = self._reached.union(*[log.moved() for log in self._logs])
+        held = {key: param for params in self._at_work for key, param in params.items() if key not in known}
         return list(held.values())
 
     def forgotten(self) -> Iterator[tuple[OptimizerLog, list[int]]]:

@@ -162,6 +162,7 @@ class OptimizerLog:
         self._looked = self._rescaled = 0
         self._trained: set[int] = set()
         self._versions: list[int] | None = None
+        self._begun: list[int] = []
 
     def clear(self, optimizer: Any) -> None:
         """Its ``zero_grad`` was called."""
@@ -174,6 +175,7 @@ class OptimizerLog:
         if self.steps < _LOOKED:
             params = params_of(optimizer)
             if not self.steps:
+                self._begun = _versions(optimizer)
                 self._trained = {id(one) for one in params if one.requires_grad}
             for one in params:
                 if not one.requires_grad and one.grad is not None and id(one) in self._trained:
@@ -212,6 +214,12 @@ class OptimizerLog:
             and self._versions is not None
             and self._versions == _versions(optimizer)
         )
+
+    def moved(self) -> set[int]:
+        """The parameters that have changed since its first step here, by Python's ``id()``, recorded or not."""
+        optimizer = self.known()
+        held = [] if optimizer is None else zip(params_of(optimizer), self._begun, strict=False)
+        return {id(param) for param, version in held if raw_of(param)._version != version}
 
     def settle(self) -> None:
         """Remember the parameters by the ids of their records, if it still exists."""
