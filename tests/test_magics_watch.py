@@ -97,7 +97,7 @@ def test_a_forward_that_fails_is_drawn_until_the_next_backward(
     raising(shell, "net(nbgrad.tensor([[1.0, 2.0, 3.0]]))")
     (node,) = failed(live)
     assert node["label"] == ["linear", "raised RuntimeError"]
-    assert shown(live)["notes"][0].startswith("The program stopped here: linear raised RuntimeError")
+    assert shown(live)["notes"][0].startswith("The cell stopped here: linear raised RuntimeError")
     names = {each["id"]: each["label"][0] for each in shown(live)["nodes"]}
     given = [names[edge["source"]] for edge in shown(live)["edges"] if edge["target"] == node["id"]]
     assert given == ["constant", "weight", "bias"]
@@ -115,7 +115,7 @@ def test_a_backward_that_fails_is_drawn_until_the_next_one(shell: InteractiveShe
     raising(shell, "h = net[0](nbgrad.tensor([[1.0, 2.0]])).exp()\nloss = h.sum()\nh.zero_()\nloss.backward()")
     assert any("no .grad changed" in note for note in shown(live)["notes"])
     raising(shell, "net(nbgrad.ones(1, 3))")
-    assert shown(live)["notes"][0].startswith("The program stopped here: linear")
+    assert shown(live)["notes"][0].startswith("The cell stopped here: linear")
     assert "backward from loss, the last of 5" in shown(live)["summary"], "the last one that was complete"
     assert "exp" not in {node["op"] for node in shown(live)["nodes"]}
     run(shell, STEP)

@@ -1,10 +1,11 @@
 """The facts of an error that ended a recorded block. A picture needs them when the error itself is gone."""
 
+from traceback import walk_tb
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from nbgrad.core.engine.explanation import Explanation, explain, explanation_of
-from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.place import Place, in_cell
 from nbgrad.core.engine.tensor_data import words_of
 from nbgrad.core.graph.advice import advise, is_library
 from nbgrad.core.graph.record import Failure
@@ -42,8 +43,9 @@ class Ending(NamedTuple):
 
     @classmethod
     def of(cls, error: BaseException, failure: Failure | None, cell: bool) -> Self:
-        """The message of ``error``."""
+        """The message of ``error``; a graph that opened before a ``cell`` ran finds it in the traceback."""
         interrupted, place = isinstance(error, KeyboardInterrupt), _raised_at(error.__traceback__)
+        cell = cell or any(in_cell(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__))
         told = None if failure is not None else advise(error)
         if (
             explanation_of(error) is None
