@@ -7,10 +7,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from benchmarks import panning
+from nbgrad.widgets.describe import describe
 from nbgrad.widgets.folding.choose import Folding
 from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from tests.lab.harness import screenshot
+from tests.run.programs import of_cell
 from tests.widgets import graphs
 from tests.widgets.networks import NETWORKS
 
@@ -118,6 +120,19 @@ def test_titles_of_modules_can_be_read_when_the_picture_is_small(opened: Any, sc
         for at, one in enumerate(titles)
         for other in titles[at + 1 :]
     )
+
+
+def test_a_title_drops_its_class_before_it_becomes_small(opened: Any) -> None:
+    graph, variables = of_cell("matrix factorisation")
+    assert variables["users"] is not None, "the picture names the modules that still exist"
+    tab: Page = opened(page(lay_out(describe(graph), folding=Folding()), "tables"), size=(390, 844))
+    titles = tab.locator(".nbg-scope-name text").filter(has_text="users")
+    zoomed(tab, 0.95)
+    expect(titles).to_have_text("variables['users'] (Embedding)")
+    for _ in range(6):
+        tab.get_by_test_id("nbgrad-zoom-out").click()
+    screenshot(tab, "titles_brief")
+    expect(titles).to_have_text("variables['users']")
 
 
 COVERED = """() => {

@@ -9,6 +9,7 @@ const [HEAD, LINE] = [14.8, 11.7]; // the size of the letters of the first line,
 const NAMED = (LEGIBLE * LETTERS) / 13; // the letters of a name are larger than others
 const [TALL, CAPITAL] = [15, 9.3]; // how high a name and a capital letter are
 const FEWEST = 4; // the letters of a name that has no room at all
+const LEAST = 0.75; // letters of a name that does not fit even so are rather smaller, but by no more than that
 const NEAR = 0.995; // a scale that is only that much smaller is as good
 
 /** One box, and how it is drawn. */
@@ -139,6 +140,7 @@ function write(part: Part, form: Form, by: number, scale: number): void {
   const space = form === part.form && by === 1 ? Infinity : wideness - around(node);
   let head = brief(node, !tall);
   for (let left = head.length - 2; left >= FEWEST && HEAD * length(head) > space; left--) head = shortened(node.variable || name, left);
+  if (form === "name") by = Math.max(LEAST * by, Math.min(by, box.width / (HEAD * length(head) + around(node))));
   const tail = by * scale < LEGIBLE * NEAR ? "" : flat ? tailed(node, true) : room(node.about, letters - name.length);
   const line = shapeLine(node);
   let rules = 0;

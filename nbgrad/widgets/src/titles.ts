@@ -6,15 +6,19 @@ import type { Drawing } from "./draw";
 const STEP = 1.25; // titles grow in steps of this factor, so that they do not move at every turn of the wheel
 const MOST = 400; // with more modules than this, no title grows
 
-/** A title: its frame, and how wide the title is at scale 1. */
+/** A title: its frame, its text, and the text without the class of the module. */
 interface Title {
   element: SVGGElement;
   frame: Box;
-  width: number;
+  label: string;
+  brief: string;
   inside: Box[]; // what may stand below the title
 }
 
 const HEIGHT = 20;
+
+/** How wide a title is at scale 1. */
+const wide = (label: string): number => 22 + 6.6 * label.length;
 
 export class Titles {
   readonly #titles: Title[] = []; // outer ones first
@@ -24,7 +28,7 @@ export class Titles {
     const boxes = description.scopes.length > MOST ? [] : [...description.nodes.flatMap(({ id, row }) => (row === null && layout.nodes[id]) || []), ...Object.values(layout.scopes), ...Object.values(layout.marks), ...layout.jumps.map(({ box }) => box)];
     for (const { id, label } of description.scopes) {
       const [element, frame] = [scopes.get(id), layout.scopes[id]];
-      if (element && frame) this.#titles.push({ element, frame, width: 22 + 6.6 * label.length, inside: boxes.filter((box) => box !== frame && overlap(box, frame)) });
+      if (element && frame) this.#titles.push({ element, frame, label, brief: label.split(" (")[0]!, inside: boxes.filter((box) => box !== frame && overlap(box, frame)) });
     }
     if (this.#titles.length > MOST) this.#titles.length = 0;
   }
@@ -35,10 +39,16 @@ export class Titles {
     if (power === this.#power) return;
     this.#power = power;
     const taken: Box[] = [];
-    for (const { element, frame, width, inside } of this.#titles) {
-      let by = Math.min(STEP ** power, frame.width / width, frame.height / HEIGHT);
-      for (const box of inside) // it covers no box, and no other frame
-        if (box.y > frame.y && box.x < frame.x + width * by + 4) by = Math.min(by, Math.max((box.y - frame.y) / HEIGHT, (box.x - frame.x - 4) / width));
+    for (const { element, frame, label, brief, inside } of this.#titles) {
+      const factor = (width: number) => {
+        let by = Math.min(STEP ** power, frame.width / width, frame.height / HEIGHT);
+        for (const box of inside) // it covers no box, and no other frame
+          if (box.y > frame.y && box.x < frame.x + width * by + 4) by = Math.min(by, Math.max((box.y - frame.y) / HEIGHT, (box.x - frame.x - 4) / width));
+        return by;
+      };
+      const name = factor(wide(label)) * STEP < factor(wide(brief)) ? brief : label; // the class only where it costs no size
+      const [width, by] = [wide(name), factor(wide(name))];
+      element.querySelector("text")!.textContent = name;
       const [x, y] = [frame.x + 4, frame.y];
       const place = { x, y, width: width * by, height: HEIGHT * by };
       const free = by > 1 && !taken.some((other) => overlap(other, place));
