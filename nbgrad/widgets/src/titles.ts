@@ -17,6 +17,9 @@ interface Title {
 
 const HEIGHT = 20;
 
+/** A box with the sign at its corner. */
+const signed = ({ x, y, width, height }: Box): Box => ({ x: x - 8, y: y - 8, width: width + 8, height: height + 8 });
+
 /** How wide a title is at scale 1. */
 const wide = (label: string): number => 22 + 6.6 * label.length;
 
@@ -25,7 +28,7 @@ export class Titles {
   #power = 0; // of STEP
 
   constructor({ scopes }: Drawing, { description, layout }: Picture) {
-    const boxes = description.scopes.length > MOST ? [] : [...description.nodes.flatMap(({ id, row }) => (row === null && layout.nodes[id]) || []), ...Object.values(layout.scopes), ...Object.values(layout.marks), ...layout.jumps.map(({ box }) => box)];
+    const boxes = description.scopes.length > MOST ? [] : [...description.nodes.flatMap(({ id, row, kind }) => (row === null && layout.nodes[id] ? [kind === "folded" ? signed(layout.nodes[id]) : layout.nodes[id]] : [])), ...Object.values(layout.scopes), ...Object.values(layout.marks), ...layout.jumps.map(({ box }) => box)];
     for (const { id, label } of description.scopes) {
       const [element, frame] = [scopes.get(id), layout.scopes[id]];
       if (element && frame) this.#titles.push({ element, frame, label, brief: label.split(" (")[0]!, inside: boxes.filter((box) => box !== frame && overlap(box, frame)) });
