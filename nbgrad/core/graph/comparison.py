@@ -102,6 +102,9 @@ class Comparison:
         self.names = _names(left, right, names)
         self.rtol = rtol
         self.records = left.snapshot(), right.snapshot()
+        for graph, some in zip((left, right), self.records, strict=True):
+            if not any(record.kind == "op" for record in some):
+                raise ValueError(f"nothing was recorded in {graph.name!r}, so that there is nothing to compare")
         found = Counterparts(Side(self.records[0]), Side(self.records[1]))
         walk = DiscrepancySearch(found, rtol)
         walk.heal()
@@ -276,7 +279,15 @@ def _summary(comparison: Comparison) -> str:
 def _rest(comparison: Comparison) -> Iterator[str]:
     """The lines about types, settings, and what could not be compared."""
     if not comparison.equal and comparison.first is None and comparison.first_gradient is None:
-        yield translate("no op parts them: each passes on what it gets, and rounding grows on the way")
+        sides = [", ".join(called(one) for one in some if one.kind == "op") for some in comparison.alone]
+        if any(sides):
+            yield translate(
+                "ops that are only on one side, and what comes behind them agrees up to rounding: {left} | {right}",
+                left=sides[0] or "-",
+                right=sides[1] or "-",
+            )
+        else:
+            yield translate("no op parts them: each passes on what it gets, and rounding grows on the way")
     if comparison.types:
         one, other = comparison.types[0]
         more = len(comparison.types) - 1

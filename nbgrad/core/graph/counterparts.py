@@ -6,7 +6,7 @@ matched that take matched inputs, and then the ops that give the inputs of match
 """
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -23,11 +23,18 @@ _NEAR = 16
 _AHEAD = 48
 """So many ops that are only on one side are passed, to find an op behind them."""
 
+_SOON, _CROSSED = 8, 1.5
+"""An op that is passed is rather one of so many next ops of the other side; to pass it costs so much of a score."""
+
 _FEW = 8
 """Of more tensors with the same numbers on one side than on the other, none is matched for its numbers alone."""
 
 _FRONTS = 4
 """An op without a counterpart is represented by the counterparts of its inputs, and of those before them: so many."""
+
+_TRAINS, _RUNNING, _PLACES = ("training", "use_input_stats"), ("running_mean", "running_var"), (3, 4)
+"""The settings of a normalization that takes the batch's own statistics; the buffers that it changes then, and their
+positions where torch's op tells no names."""
 
 _ENOUGH = 5.0
 """Two ops belong together with this score: the same op, and at least an input or the shape speaks for it."""
@@ -50,6 +57,12 @@ class Side:
         self.sources = [tuple([-1 if one is None else at.get(one, -1) for one in record.parents]) for record in records]
         self.users: list[list[int]] = [[] for _ in records]
         self.numbers: list[KnownNumbers] = [value_of(record) for record in records]
+        for record in records:
+            trains = any(record.settings.get(name) for name in _TRAINS)
+            for position, one in enumerate(record.inputs) if trains else ():  # the op has changed it, and not read it
+                if (one.name in _RUNNING or position in _PLACES) and one.source in at:
+                    buffer = records[at[one.source]]
+                    self.numbers[at[one.source]] = KnownNumbers(buffer.shape, buffer.dtype, None)
         self.limits: list[float] = []
         for place, own in enumerate(self.sources):
             for source in dict.fromkeys(own):
@@ -161,6 +174,7 @@ class Counterparts:
 
     def _by_names(self) -> None:
         """Match the parameters and inputs of one name whose numbers differ, those of one shape first."""
+        counts = [Counter(record.full_name for record in side.records) for side in (self.left, self.right)]
         for shaped in (True, False):
             known: dict[Any, list[int]] = defaultdict(list)
             for place in self._named(self.right, self.of_right):
@@ -169,7 +183,8 @@ class Counterparts:
             for place in self._named(self.left, self.of_left):
                 record = self.left.records[place]
                 found = known.get((record.full_name, record.shape if shaped else None), [])
-                if len(found) == 1:
+                alone = shaped or all(count[record.full_name] == 1 for count in counts)  # not each Linear.weight
+                if len(found) == 1 and alone:
                     self._match(place, found.pop())
 
     def _named(self, side: Side, known: list[int]) -> list[int]:
@@ -261,19 +276,38 @@ class Counterparts:
 
     def _search(self, left: int, start: int, found: dict[int, float]) -> None:
         """Score the right ops behind ``start``: those that take it, and those behind ops that are only there."""
-        name, steps = self.left.name(left), 0
-        ahead, seen = [(start, 0.0)], {start}
+        name, steps, later = self.left.name(left), 0, self._later(left)
+        ahead, seen = [start], {start}
         while ahead and steps < _AHEAD:
-            place, far = ahead.pop(0)
+            place = ahead.pop(0)
             for at in self._users(left, self.right.users[place]):
                 steps += 1
                 if at in seen or self.of_right[at] >= 0:
                     continue
                 seen.add(at)
                 if self.right.name(at) == name:
-                    found[at] = max(found.get(at, 0.0), self._score(left, at) - far)
+                    found[at] = self._score(left, at) - self._passed(at, later)
                 else:
-                    ahead.append((at, far + 0.25))
+                    ahead.append(at)
+
+    def _passed(self, right: int, later: set[str | None]) -> float:
+        """What it costs to pass the ops without counterparts from which a right op is computed."""
+        found, waiting = set[int](), [right]
+        while waiting and len(found) < _AHEAD:
+            own = self.right.sources[waiting.pop()]
+            new = [at for at in own if at >= 0 and self.of_right[at] < 0 and self.right.is_op(at) and at not in found]
+            found.update(new)
+            waiting += new
+        return sum(_CROSSED if self.right.name(at) in later else 0.25 for at in found)
+
+    def _later(self, left: int) -> set[str | None]:
+        """The names of the next ops without counterparts that are computed from a left one."""
+        found, ahead = list[int](), [left]
+        while ahead and len(found) < _SOON:
+            new = [at for at in self.left.users[ahead.pop(0)] if self.of_left[at] < 0 and at not in found]
+            found += new
+            ahead += new
+        return {self.left.name(at) for at in found[:_SOON]}
 
     def _users(self, left: int, users: list[int]) -> list[int]:
         """The ``users`` of a tensor at about the place of the run where ``left`` is."""
@@ -294,6 +328,8 @@ class Counterparts:
             score += 3.0 * sum(source >= 0 and self.of_left[source] in theirs for source in mine) / len(mine)
             placed = zip(mine, theirs, strict=False)
             score += 0.5 * sum(a >= 0 and self.of_left[a] == b for a, b in placed) / len(mine)
+            known = [self.of_left[at] for at in mine if at >= 0 and not self.left.is_op(at)]
+            score -= 1.5 * sum(at >= 0 and at not in theirs for at in known)  # it takes the parameters of another layer
         if one.settings == other.settings:
             score += 0.5
         if self.left.paths[left] == self.right.paths[right]:

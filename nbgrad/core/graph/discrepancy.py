@@ -210,12 +210,16 @@ class DiscrepancySearch:
     def inputs(self, left: int, right: int) -> list[tuple[int, int]]:
         """The inputs at the same positions of the same op; in the other order, if only then they agree."""
         mine, theirs = self.left.sources[left], self.right.sources[right]
-        pairs = list(zip(mine, theirs, strict=False))
+        return [(mine[at], theirs[place]) for at, place in enumerate(self._order(left, right))]
+
+    def _order(self, left: int, right: int) -> list[int]:
+        """The position of the right input that belongs to each left one: two outputs of one op are one source."""
+        mine, theirs = self.left.sources[left], self.right.sources[right]
         if len(mine) == len(theirs) == 2 and self.left.name(left) in ("add", "mul"):
             crossed = [(mine[0], theirs[1]), (mine[1], theirs[0])]
-            if self._together(crossed) > self._together(pairs):
-                return crossed
-        return pairs
+            if self._together(crossed) > self._together(list(zip(mine, theirs, strict=True))):
+                return [1, 0]
+        return list(range(min(len(mine), len(theirs))))
 
     def _together(self, pairs: list[tuple[int, int]]) -> int:
         """How many of the pairs are counterparts."""
@@ -275,6 +279,18 @@ class DiscrepancySearch:
                     if key not in seen:
                         seen.add(key)
                         yield one
+        if not seen:
+            yield from self._first_apart()
+
+    def _first_apart(self) -> Iterator[Discrepancy]:
+        """Where runs part whose ops stand in another order: the ops that are only on one side, before what differs."""
+        pair = next((pair for pair in self.found.pairs() if self.left.is_op(pair[0]) and not self.agree(*pair)), None)
+        mine, theirs = self.lacking()
+        if pair is None or not (mine or theirs):
+            return
+        first = (mine[0] if mine else None, theirs[0] if theirs else None)
+        user = self.left.records[pair[0]]
+        yield Discrepancy("extra", *first, {}, self.value(*pair), parts=(tuple(mine), tuple(theirs)), user=user)
 
     def _ended(self, left: int, right: int) -> bool:
         return self.found.of_left[left] != right
@@ -502,10 +518,9 @@ class DiscrepancySearch:
         one, other = self.left.records[left], self.right.records[right]
         if self.left.name(left) != self.right.name(right):
             return
-        order = self.inputs(left, right)
-        places = [self.right.sources[right].index(b) if b >= 0 else at for at, (_, b) in enumerate(order)]
-        for position, place in enumerate(places):
-            if position >= len(one.inputs) or place >= len(other.inputs) or -1 in order[position]:
+        pairs = self.inputs(left, right)
+        for position, place in enumerate(self._order(left, right)):
+            if position >= len(one.inputs) or place >= len(other.inputs) or -1 in pairs[position]:
                 continue
             mine, theirs = one.inputs[position], other.inputs[place]
             if (mine.gradient is None) != (theirs.gradient is None):
@@ -542,8 +557,17 @@ class DiscrepancySearch:
         theirs = self._behind(self.right, self.found.of_right, right)
         if mine is None or theirs is None:
             return
+        if (left, right) == (self.left.root, self.right.root) and not (mine[1] or theirs[1]):
+            note = translate("the backward begins with another gradient")
+            yield Discrepancy("op", self.left.records[left], self.right.records[right], {}, apart, RESULT, note=note)
+            return
         if not (mine[0] or theirs[0] or self._changed(mine[1])):
-            if mine[1] and all(self._passes_alike(user, left) for user in mine[1]):
+            alone = sorted(theirs[1]) != sorted(self.found.of_left[user] for user in mine[1])
+            if alone and not self.right.is_op(right):
+                note = translate("other ops take it: it is shared on one side, or another tensor is in its place")
+                both = self.left.records[left], self.right.records[right]
+                yield Discrepancy("op", *both, {}, apart, RESULT, note=note)
+            elif not alone and mine[1] and all(self._passes_alike(user, left) for user in mine[1]):
                 both = self.left.records[left], self.right.records[right]
                 yield Discrepancy(
                     "op", *both, {}, apart, RESULT, note=translate("those that are added agree: a hook changes it")

@@ -197,6 +197,7 @@ def _by_elements(a: Any, b: Any, room: tuple[float, float], unit: torch.dtype, b
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     if same.all():
         return Distance(0.0, 1.0, 0.0, dtype_name(unit), limit, basis)
+    a, b = (np.where(same & ~np.isfinite(one), 0, one) for one in (a, b))  # a mask of both
     with np.errstate(all="ignore"):
         apart = np.where(same, 0, a - b)
         norms = _length(a), _length(b)
@@ -220,8 +221,15 @@ def _least(dtype: torch.dtype) -> float:
 
 def near(left: KnownNumbers, right: KnownNumbers, limit: float) -> float | None:
     """The relative distance of what is known on both sides of tensors of one shape, if it is within ``limit``."""
-    apart = left.head - right.head
-    off, length = float(np.vdot(apart, apart).real), max(left.length, right.length)
+    a, b, length = left.head, right.head, max(left.length, right.length)
+    if not isfinite(length):
+        odd = ~(np.isfinite(a) & np.isfinite(b))
+        if not ((a == b) | (np.isnan(a) & np.isnan(b)))[odd].all():
+            return None
+        a, b = np.where(odd, 0, a), np.where(odd, 0, b)
+        length = max(_length(a), _length(b))
+    apart = a - b
+    off = float(np.vdot(apart, apart).real)
     return sqrt(off) / length if length and off <= (limit * length) ** 2 else None
 
 
