@@ -262,6 +262,7 @@ _TENSOR = (
               partial(lambda d, k, x: x.sum(d, keepdim=k), dim, keep))
         for dim, keep in ((0, False), (1, True), (-1, False))
     ),
+    *(_op(said, op, (2, 3)) for said, op in (("-x", lambda x: -x), ("2 - x", lambda x: 2 - x))),
     _op("x.sum() * x", lambda x: x.sum() * x, (2, 3)),
     _op("h = x * y; (h * h + y) * h", _again_and_again, (2, 3), (3,)),
     _op("x.mean()", lambda x: x.mean(), (2, 3)),
