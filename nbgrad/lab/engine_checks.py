@@ -41,6 +41,7 @@ from nbgrad.lab.engine_trials import (
     tensor_class,
     with_cause,
 )
+from nbgrad.lab.engine_walks import SHARED, shared, walk_slip
 from nbgrad.lab.judges import slip
 from nbgrad.lab.mygrad import optim as reference
 from nbgrad.lab.running import answering
@@ -128,9 +129,10 @@ _RELU: tuple[tuple[str, Callable[..., Any], tuple[float, ...]], ...] = (
 )
 _FORMULAS: tuple[tuple[str, Callable[..., Any], tuple[float, ...]], ...] = (
     *_RELU,
-    ("t * t + t", lambda t: t * t + t, (1.5,)),
+    ("t * t * t + t", lambda t: t * t * t + t, (1.5,)),
     ("(a * b + a).tanh() * (a + b.relu())", lambda a, b: (a * b + a).tanh() * (a + b.relu()), (0.5, -0.8)),
     ("(a * b + a).tanh() * (a + b.relu())", lambda a, b: (a * b + a).tanh() * (a + b.relu()), (0.5, 0.8)),
+    (SHARED, shared, (0.5, -0.8)),
 )
 
 
@@ -159,8 +161,15 @@ def _of_walk(module: ModuleType) -> Deviation | None:
         named = translate("{said} at {at}", said=said, at=places)
         if (found := of_gradients(named, yours, theirs, names)) is not None:
             told = (of_slope(one.op, one, 0.5) for one in module.topological(value))
-            return next(filter(None, told), None) or with_cause(found, value)
+            return next(filter(None, told), None) or _of_backward(found, module)
     return None
+
+
+def _of_backward(found: Deviation, module: ModuleType) -> Deviation:
+    """``found``, with the fault of the walk: the rules of all ops were found right before."""
+    with answering("backward"):
+        cause = walk_slip(module.Value, module.backward)
+    return found if cause is None else Deviation(found.kind, translate("{found}. {cause}", found=found, cause=cause))
 
 
 def _of_names(module: ModuleType) -> Deviation | None:
@@ -230,6 +239,12 @@ def _of_vectors(module: ModuleType) -> Deviation | None:
     return None
 
 
+def _again_and_again(x: Any, y: Any) -> Any:
+    """A result that is used by ops at different distances from the loss."""
+    h = x * y
+    return (h * h + y) * h
+
+
 _TENSOR = (
     *(_op("x * y", lambda x, y: x * y, *shapes) for shapes in (((), ()), ((3,), (3,)), ((2, 3), (2, 3)))),
     *(
@@ -238,7 +253,7 @@ _TENSOR = (
         for shapes in (((4, 3), (3,)), ((3, 1), (1, 4)), ((), (2, 2)), ((2, 1, 3), (4, 1)), ((1, 1), (2, 3)))
     ),
     _op("x * x", lambda x: x * x, (2, 3)),
-    replace(_op("x ** 3", lambda x: x**3, (2, 5)), rules=WRONG_POWER),
+    replace(_op("x ** 5", lambda x: x**5, (2, 5)), rules=WRONG_POWER),
     _op("x ** 2.0 + 3 * x - 1", lambda x: x**2.0 + 3 * x - 1, (4,)),
     Trial("x / y", ((3, 2), (2,)), lambda _, x, y: x / y, lambda x, y: x / y, names=("x", "y"),
           domain=lambda one: np.abs(one) + 0.5),
@@ -247,7 +262,9 @@ _TENSOR = (
               partial(lambda d, k, x: x.sum(d, keepdim=k), dim, keep))
         for dim, keep in ((0, False), (1, True), (-1, False))
     ),
+    *(_op(said, op, (2, 3)) for said, op in (("-x", lambda x: -x), ("2 - x", lambda x: 2 - x))),
     _op("x.sum() * x", lambda x: x.sum() * x, (2, 3)),
+    _op("h = x * y; (h * h + y) * h", _again_and_again, (2, 3), (3,)),
     _op("x.mean()", lambda x: x.mean(), (2, 3)),
 )  # fmt: skip
 

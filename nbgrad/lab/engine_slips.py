@@ -8,8 +8,8 @@ import torch
 from torch.nn import functional
 
 WRONG_POWER: tuple[tuple[Callable[..., torch.Tensor], str, str], ...] = (
-    (lambda g, x: g * x**2, "factor", "the factor power is missing"),
-    (lambda g, x: g * 3 * x**3, "numbers", "the exponent of the slope is power - 1"),
+    (lambda g, x: g * x**4, "factor", "the factor power is missing"),
+    (lambda g, x: g * 5 * x**5, "numbers", "the exponent of the slope is power - 1"),
     (lambda g, x: g * 2 * x, "numbers", "that is the slope of x ** 2 alone: it has to depend on power"),
 )
 

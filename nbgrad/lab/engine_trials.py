@@ -66,7 +66,7 @@ class Trial:
                     "type",
                     translate("{named} gives {kind}, where a Tensor is expected", named=named, kind=kind_text(value)),
                 )
-            if (changed := _of_inputs(named, inputs, arrays, self.names)) is not None:
+            if (changed := of_inputs(named, inputs, arrays, self.names)) is not None:
                 return changed
             if (found := compared(value.data, wanted)) is not None:
                 known = slip(value.data, ((op(*theirs), kind, text) for op, kind, text in self.slips))
@@ -76,7 +76,7 @@ class Trial:
                 total = (value * weights).sum()
                 total.backward()
             except Exception:
-                if (found := _of_form(named, value, weights)) is not None:
+                if (found := of_form(named, value, weights)) is not None:
                     return found
                 raise
         if (wrong := of_gradients(named, inputs, theirs, self.names)) is not None:
@@ -86,7 +86,7 @@ class Trial:
                 or self._of_usual_rule(named, value, weights, theirs)
                 or with_cause(wrong, total)
             )
-        return _of_rule(named, value, weights)
+        return of_rule(named, value, weights)
 
     def _of_usual_rule(self, named: str, value: Any, g: Any, theirs: Sequence[torch.Tensor]) -> Deviation | None:
         """The explanation of a rule that is one of the usual wrong ones."""
@@ -100,7 +100,7 @@ class Trial:
         return found and Deviation(found.kind, translate("{named}: the gradient: {found}", named=named, found=found))
 
 
-def _of_inputs(named: str, inputs: Sequence[Any], before: Sequence[Any], names: Sequence[str]) -> Deviation | None:
+def of_inputs(named: str, inputs: Sequence[Any], before: Sequence[Any], names: Sequence[str]) -> Deviation | None:
     """The first input whose numbers an op has changed."""
     for at, (one, array) in enumerate(zip(inputs, before, strict=True)):
         if not np.array_equal(one.data, array):
@@ -112,7 +112,7 @@ def _of_inputs(named: str, inputs: Sequence[Any], before: Sequence[Any], names: 
     return None
 
 
-def _of_rule(named: str, value: Any, g: Any) -> Deviation | None:
+def of_rule(named: str, value: Any, g: Any) -> Deviation | None:
     """The fault of a rule whose gradients are right: it changes its argument, or remembers a call."""
     rule = getattr(value, "rule", None)
     if rule is None:
@@ -136,7 +136,7 @@ def of_slope(named: str, value: Any, g: Any) -> Deviation | None:
     if rule is None:
         return None
     with answering(named):
-        found = lesson_03.proportional(rule, g, list(rule(g)))
+        found = lesson_03.proportional(rule, g, list(rule(g * 1.0)))  # a rule may change its argument
     return found and Deviation(found.kind, translate("{named}: {found}", named=named, found=found))
 
 
@@ -185,7 +185,7 @@ def _of_exchange(
     return None
 
 
-def _of_form(named: str, value: Any, g: Any) -> Deviation | None:
+def of_form(named: str, value: Any, g: Any) -> Deviation | None:
     """The fault of an op whose parents are no tuple, or whose rule does not give an array for each of them."""
     rule, parents = getattr(value, "rule", None), getattr(value, "parents", None)
     if rule is None or parents is None:

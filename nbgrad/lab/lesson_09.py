@@ -9,7 +9,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import Deviation, NoNumbers, difference, numbers_of
 from nbgrad.core.tensor.tensor import tensor
 from nbgrad.core.translation import translate
-from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, computed, is_near, needs_function, slope_of, truth_of
 from nbgrad.lab.running import attempt
 from nbgrad.nn.parameter import Parameter
@@ -42,28 +42,46 @@ def _by(optimizer: Callable[[Any], Any]) -> list[torch.Tensor]:
     return places
 
 
-def _judged(answer: Any, form: str, memory: int, right: list[torch.Tensor], wrongs: Any) -> Deviation | None:
+_MOMENTUM_RATE = OwnNumbers("9.2", {"lr": (LR, 0.2, 0.3, 0.4, 0.5, 0.15, 0.25, 0.6)})
+_ADAM_RATE = OwnNumbers("9.3", {"lr": (LR, 0.2, 0.3, 0.4, 0.5, 0.15, 0.25, 0.6)})
+
+
+def _judged(
+    answer: Any, form: str, memory: int, right: list[torch.Tensor], wrongs: Any, rate: OwnNumbers
+) -> Deviation | None:
     """Whether an update gives the right parameters, step by step.
 
     Args:
         answer: of the student.
         form: how the function is written.
         memory: how many tensors it remembers from step to step.
-        right: the parameter after each step.
+        right: the parameter after each step with the rate ``LR``. The gradients are given, so all steps grow with it.
         wrongs: the usual mistakes: an update each, with the kind and the text of its explanation.
+        rate: of the student.
     """
     needs_function(answer, form)
     places = _walk(answer, form, memory)
     if isinstance(places, Deviation):
         return places
+    lr = rate()["lr"]
+
+    def own(walked: list[Any]) -> list[Any]:
+        return [1 + (numbers_of(one) - 1) * (lr / LR) for one in walked]
+
+    def same(walked: list[Any]) -> bool:
+        return all(difference(got, one, equal_nan=True) is None for got, one in zip(places, walked, strict=True))
+
+    usual, right = right, own(right)
     at = next((at for at, (got, one) in enumerate(zip(places, right, strict=True)) if difference(got, one)), None)
     if at is None:
         return None
+    if same(usual):
+        return Deviation(
+            "factor", translate("its learning rate is {usual:g}, and {lr:g} is asked for", usual=LR, lr=lr)
+        )
     for wrong, kind, text in wrongs:
         walked = _walk(wrong, form, memory)
-        if not isinstance(walked, Deviation) and all(
-            difference(got, one, equal_nan=True) is None for got, one in zip(places, walked, strict=True)
-        ):
+        if not isinstance(walked, Deviation) and (same(own(walked)) or same(walked)):
             return Deviation(kind, text)
     found = difference(places[at], right[at])
     assert found is not None
@@ -109,7 +127,7 @@ def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
 
 def _momentum(answer: Any) -> Deviation | None:
     right = _by(lambda parameters: SGD(parameters, lr=LR, momentum=BETA))
-    return _judged(answer, "momentum(w, g, v)", 1, right, WRONG_MOMENTUM)
+    return _judged(answer, "momentum(w, g, v)", 1, right, WRONG_MOMENTUM, _MOMENTUM_RATE)
 
 
 WRONG_MOMENTUM: tuple[tuple[Update, str, str], ...] = (
@@ -136,7 +154,7 @@ WRONG_MOMENTUM: tuple[tuple[Update, str, str], ...] = (
 
 def _adam(answer: Any) -> Deviation | None:
     right = _by(lambda parameters: Adam(parameters, lr=LR, betas=(BETA1, BETA2), eps=EPS))
-    return _judged(answer, "adam(w, g, m, v, t)", 2, right, WRONG_ADAM)
+    return _judged(answer, "adam(w, g, m, v, t)", 2, right, WRONG_ADAM, _ADAM_RATE)
 
 
 def _adam_like(
@@ -302,7 +320,7 @@ EXERCISES = (
     Exercise(
         "9.2",
         "Momentum",
-        f"Write momentum(w, g, v): one step of SGD with lr={LR:g} and momentum {BETA:g}. It gets the parameter, its "
+        f"Write momentum(w, g, v): one step of SGD with lr={{lr:g}} and momentum {BETA:g}. It gets the parameter, its "
         "gradient and the velocity, and gives the new parameter and the new velocity, as a tuple (w, v).",
         _momentum,
         (
@@ -310,11 +328,12 @@ EXERCISES = (
             "The new velocity is beta times the old one, plus the gradient.",
             "Then the parameter moves by minus lr times the new velocity.",
         ),
+        _MOMENTUM_RATE,
     ),
     Exercise(
         "9.3",
         "Adam",
-        f"Write adam(w, g, m, v, t): one step of Adam with lr={LR:g}, betas {BETA1:g} and {BETA2:g}, eps {EPS:g}. "
+        f"Write adam(w, g, m, v, t): one step of Adam with lr={{lr:g}}, betas {BETA1:g} and {BETA2:g}, eps {EPS:g}. "
         f"m is the "
         "mean of the gradients, v the mean of their squares, t the number of the step, from 1. Give the new (w, m, v).",
         _adam,
@@ -324,6 +343,7 @@ EXERCISES = (
             "place).",
             "With mean and square for the corrected m and v, the step is lr * mean / (square ** 0.5 + eps).",
         ),
+        _ADAM_RATE,
     ),
     Exercise(
         "9.4",

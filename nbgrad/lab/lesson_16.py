@@ -1,6 +1,6 @@
 """The capstones: digits, a text, five planted faults, and a method of a paper, on the student's own engine."""
 
-import sys
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,10 +12,12 @@ import numpy as np
 
 from nbgrad.core.tensor.comparison import Deviation
 from nbgrad.core.translation import translate
-from nbgrad.lab.engine import PACKAGE
+from nbgrad.lab.engine import PACKAGE, PARTS
+from nbgrad.lab.engine_trials import kind_text
 from nbgrad.lab.exercise import Exercise
+from nbgrad.lab.method import judge_method
 from nbgrad.lab.planted import COUNT, ORDER, function_with_the_fault
-from nbgrad.lab.running import answering
+from nbgrad.lab.running import Refused, answering
 
 POEM = """\
 Shall I compare thee to a summer's day?
@@ -37,6 +39,9 @@ So long lives this, and this gives life to thee.
 
 _SHARE, _LOSS, _LENGTH = 0.95, 1.5, 32
 
+_NETWORK = (
+    "learn gives the network itself: give a function that makes a Tensor of the images, and the digits of its scores"
+)
 _NOT_TRAINED = "the digits are read, but no op of your engine has run: train a network of mygrad"
 _NOT_COMPUTED = (
     "the scores are good, but no op of your engine has run: give a GPT of mygrad, or a function that calls it"
@@ -100,36 +105,58 @@ def _reads_digits(answer: Any) -> Deviation | None:
     order = np.random.default_rng(16).permutation(len(digits.data))
     held_out, seen = order[:449], order[449:]
     images, labels = digits.data / 16, digits.target
-    with answering("learn(images, labels)"), _counting_ops() as ran:
-        read = answer(images[seen], labels[seen])
-        if PACKAGE in type(read).__module__.split("."):
-            return Deviation(
-                "type",
-                "learn gives the network itself: give a function that makes a Tensor of the images, and the digits of "
-                "its scores",
-            )
+    with _counting_ops() as ran:
+        with answering("learn(images, labels)"):
+            read = answer(images[seen].copy(), labels[seen].copy())
         if not callable(read):
-            return Deviation(
-                "type",
-                translate("learn has to give a function that reads images, and not a {name}", name=type(read).__name__),
+            text = translate("learn has to give a function that reads images, and not {kind}", kind=kind_text(read))
+            return Deviation("type", text)
+        try:
+            with answering("the function that learn gives"):
+                given = _array(read(images[held_out].copy()))
+        except Refused:
+            if _is_of_engine(read):
+                return Deviation("type", _NETWORK)
+            raise
+    return _of_digits(given, labels[held_out], read) or (None if ran else Deviation("type", _NOT_TRAINED))
+
+
+def _array(found: Any) -> "np.ndarray[Any, Any]":
+    given = np.asarray(found if isinstance(found, np.ndarray) else getattr(found, "data", found))
+    return np.asarray(given.tolist()) if given.dtype == object else given
+
+
+def _is_of_engine(read: Any) -> bool:
+    return PACKAGE in type(read).__module__.split(".")
+
+
+def _of_digits(given: "np.ndarray[Any, Any]", labels: "np.ndarray[Any, Any]", read: Any) -> Deviation | None:
+    """How what a network reads differs from the digits; None where it reads enough of them."""
+    if given.shape != labels.shape:
+        wanted = translate("one digit for each of the {count} images", count=len(labels))
+        return (
+            Deviation("type", _NETWORK)
+            if _is_of_engine(read)
+            else Deviation(
+                "shape",
+                translate(
+                    "the function has to give {wanted}: it gives the shape {shape}", wanted=wanted, shape=given.shape
+                ),
             )
-        found = read(images[held_out])
-        given = np.asarray(found if isinstance(found, np.ndarray) else getattr(found, "data", found))
-    if given.shape != held_out.shape:
-        wanted = translate("one digit for each of the {count} images", count=len(held_out))
-        return Deviation(
-            "shape",
-            translate(
-                "the function has to give {wanted}: it gives the shape {shape}", wanted=wanted, shape=given.shape
-            ),
         )
-    share = float((given == labels[held_out]).mean())
+    strange = given != given.round() if given.dtype.kind == "f" else np.full(given.shape, given.dtype.kind not in "iu")
+    if strange.any():
+        text = "the function has to give whole numbers from 0 to 9: one that it gives is {one!r}"
+        return Deviation("dtype", translate(text, one=given[strange][0].item()))
+    share = float((given == labels).mean())
     if share >= _SHARE:
-        return None if ran else Deviation("type", _NOT_TRAINED)
-    return Deviation(
-        "numbers",
-        translate("{percent:.1f} % of the held out digits are read, and 95 % are asked for", percent=share * 100),
-    )
+        return None
+    for off, what in ((1, "too large by 1"), (-1, "too small by 1")):
+        if (given == labels + off).mean() > _SHARE - 0.1:
+            return Deviation("offset", translate("the digits are {what}: they begin at 0", what=translate(what)))
+    text = "{percent:.1f} % of the held out digits are read, and 95 % are asked for{more}"
+    more = ": guessing reads 10 %" if share < 0.2 else ""
+    return Deviation("numbers", translate(text, percent=share * 100, more=translate(more)))
 
 
 # 16.2: a text.
@@ -149,7 +176,13 @@ def _loss_of(scores: Any, codes: "np.ndarray[Any, Any]") -> float:
 
 def _scores(answer: Callable[..., Any], codes: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | Deviation":
     with answering(translate("gpt(codes) with codes of shape {shape}", shape=codes.shape)):
-        given = answer(codes)
+        given = answer(codes.copy())
+    if given is None:
+        text = "{said} gives None: the function has to end with return"
+        return Deviation("type", translate(text, said="gpt(codes)"))
+    if isinstance(given, tuple):
+        return Deviation("type", "gpt(codes) gives a tuple, where the scores alone are expected")
+    with answering(translate("the scores of gpt(codes)")):
         found = np.asarray(getattr(given, "data", given), dtype=float)
     wanted = (*codes.shape, len(set(POEM)))
     if found.shape != wanted:
@@ -180,12 +213,34 @@ def _knows_the_poem(answer: Any) -> Deviation | None:
     loss = _loss_of(scores, after)
     if loss <= _LOSS:
         return None if ran else Deviation("type", _NOT_COMPUTED)
-    guessing = np.log(len(set(POEM)))
-    more = ": it has learned nothing" if loss > guessing - 0.3 else ""
-    return Deviation(
-        "numbers",
-        translate("the loss is {loss:.2f}, and at most {limit} is asked for{more}", loss=loss, limit=_LOSS, more=more),
+    return _of_scores(scores, before, after) or Deviation("numbers", _far(loss))
+
+
+def _far(loss: float) -> str:
+    """How far a loss is from the one that is asked for, and from that of guessing."""
+    guessing = float(np.log(len(set(POEM))))
+    text = "" if loss < guessing - 0.3 else ": guessing has {guessing:.2f}"
+    more = translate(text, guessing=guessing)
+    return translate(
+        "the loss is {loss:.2f}, and at most {limit} is asked for{more}", loss=loss, limit=_LOSS, more=more
     )
+
+
+def _of_scores(scores: Any, before: "np.ndarray[Any, Any]", after: "np.ndarray[Any, Any]") -> Deviation | None:
+    """Why the loss of scores is high, where other scores that are made of them have a low one."""
+    if (scores >= 0).all() and np.allclose(scores.sum(-1), 1):
+        if set(np.unique(scores)) <= {0.0, 1.0}:
+            return Deviation("type", "it gives 1 for one character, and 0 for all others: the scores are expected")
+        return Deviation("numbers", "these are probabilities: scores are expected, as they are before softmax")
+    for factor in (-1, 10, 100, 0.1, 0.01):
+        if _loss_of(scores * factor, after) <= _LOSS:
+            text = "times {factor:g} these scores would be right"
+            return Deviation("sign" if factor < 0 else "factor", translate(text, factor=factor))
+    if _loss_of(scores, before) <= _LOSS:
+        return Deviation("order", "it gives the character that stands at each place, and not the next one")
+    if _loss_of(scores[:, :-1], after[:, 1:]) <= _LOSS:
+        return Deviation("order", "it gives the character after the next one: the targets begin one place too late")
+    return None
 
 
 # 16.3: planted faults.
@@ -193,19 +248,27 @@ def _knows_the_poem(answer: Any) -> Deviation | None:
 
 def _found(answer: Any) -> Deviation | None:
     if isinstance(answer, Mapping):
-        answer = {int(one) if str(one).isdecimal() else one: name for one, name in answer.items()}
+        answer = {
+            int(float(one)) if str(one).removesuffix(".0").isdecimal() else one: name for one, name in answer.items()
+        }
     if not isinstance(answer, Mapping) or set(answer) != set(range(1, COUNT + 1)):
         return Deviation(
             "type",
             translate("a dict is expected, with the name of a function for each engine from 1 to {total}", total=COUNT),
         )
-    said = {number: getattr(name, "__name__", str(name)) for number, name in answer.items()}
-    names = {number: name.strip().rpartition(".")[2].removesuffix("()") for number, name in said.items()}
+    for number, name in answer.items():
+        if not isinstance(name, str) and not hasattr(name, "__name__"):
+            text = "engine {number}: the name of a function is expected, as text, and not {kind}"
+            return Deviation("type", translate(text, number=number, kind="None" if name is None else kind_text(name)))
+    names = {number: _plain(str(getattr(name, "__name__", name))) for number, name in answer.items()}
     known = {function_with_the_fault(number) for number in names}
     for number, name in sorted(names.items()):
         if name == function_with_the_fault(number):
             continue
         right = sum(name == function_with_the_fault(each) for each, name in names.items())
+        if name not in known and name not in _functions():
+            text = "engine {number}: no function of these engines is called {name!r}"
+            return Deviation("element", translate(text, number=number, name=name))
         if name not in known:
             return Deviation(
                 "element",
@@ -231,83 +294,18 @@ def _found(answer: Any) -> Deviation | None:
     return None
 
 
-# 16.4: a method of a paper.
-
-_SHAPES = ((), (5,), (2, 3), (2, 1, 4))
-
-
-def _method(answer: Any) -> Deviation | None:
-    if not isinstance(answer, Mapping) or {"op", "formula"} - set(answer):
-        return Deviation("type", "a dict with the names op and formula is expected")
-    op, formula = answer["op"], answer["formula"]
-    if not (callable(op) and callable(formula)):
-        return Deviation("type", "op and formula have to be functions: give them without parentheses")
-    if (known := _known(formula)) is not None:
-        return known
-    rng = np.random.default_rng(0)
-    for shape in _SHAPES:
-        numbers = rng.standard_normal(shape) * 2
-        with answering(translate("op or formula with shape {shape}", shape=shape)):
-            found = _of_one(op, formula, numbers)
-        if found is not None:
-            return found
-    return None
+def _plain(name: str) -> str:
+    """The name of a function alone: of "planted(1).tanh" or "def tanh(x)", too. ``x @ w`` is matmul."""
+    word = re.sub(r"\(.*?\)$", "", name.strip().strip("`'\"").removeprefix("def ").rstrip(":"))
+    word = word.rpartition(".")[2].strip()
+    found = next((one for one in _functions() if one.casefold() == word.casefold()), word)
+    return "matmul" if found in ("__matmul__", "@") else found
 
 
-_HAS: Mapping[str, Callable[[Any], Any]] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0), "exp": np.exp}
-"""The functions of one number that the engine has already."""
-
-
-def _known(formula: Callable[..., Any]) -> Deviation | None:
-    """Whether the engine has this activation already."""
-    numbers = np.linspace(-8, 8, 17)
-    with answering(translate("op or formula with shape {shape}", shape=numbers.shape)):
-        found = np.asarray(formula(numbers), dtype=float)
-    if found.shape != numbers.shape:
-        return None
-    name = next((name for name, op in _HAS.items() if np.allclose(found, op(numbers))), "")
-    return Deviation("type", translate("your engine has {name} already: take another one", name=name)) if name else None
-
-
-def _of_one(op: Callable[..., Any], formula: Callable[..., Any], numbers: Any) -> Deviation | None:
-    module: Any = sys.modules.get(f"{PACKAGE}.tensor") or import_module(f"nbgrad.lab.{PACKAGE}.tensor")
-    tensor = module.Tensor
-    x, shape = tensor(numbers.copy()), np.shape(numbers)
-    y, wanted = op(x), np.asarray(formula(numbers))
-    if not isinstance(y, tensor):
-        return Deviation(
-            "type", translate("op gives a {name}, where a Tensor of mygrad is expected", name=type(y).__name__)
-        )
-    if y.data.shape != shape or wanted.shape != shape:
-        return Deviation(
-            "shape",
-            translate(
-                "with shape {shape}, op gives {of_op} and formula {of_formula}",
-                shape=shape,
-                of_op=y.data.shape,
-                of_formula=wanted.shape,
-            ),
-        )
-    if not np.allclose(y.data, wanted):
-        return Deviation("numbers", translate("with shape {shape}, op and formula give different numbers", shape=shape))
-    if tuple(y.parents) != (x,):
-        return Deviation("type", "write it as one op with one rule: its only parent has to be its input")
-    given = y.rule(np.ones(shape))
-    if not isinstance(given, tuple | list) or len(given) != 1:
-        return Deviation("type", "the rule of op has to give a tuple of one gradient, as (g * slope,)")
-    g = np.cos(np.arange(numbers.size)).reshape(shape) + 2
-    (y * g).sum().backward()
-    slopes = (np.asarray(formula(numbers + 1e-5)) - np.asarray(formula(numbers - 1e-5))) / 2e-5
-    if np.allclose(slopes, np.ravel(slopes)[0]) and np.size(slopes) > 1:
-        return Deviation("zero", "the slope is the same everywhere: this is no activation")
-    if x.grad is not None and slopes.any() and np.allclose(x.grad, slopes, atol=1e-6):
-        return Deviation("factor", "the rule of op gives the slope alone: the incoming gradient g is missing")
-    if x.grad is None or not np.allclose(x.grad, g * slopes, atol=1e-6):
-        return Deviation(
-            "factor",
-            translate("with shape {shape}, the gradient of op is not the slope of formula, by nudging", shape=shape),
-        )
-    return None
+def _functions() -> set[str]:
+    """The names in the parts of an engine that is planted."""
+    parts: list[Any] = [import_module(f"nbgrad.lab.{PACKAGE}.{name}") for name in list(PARTS.values())[:4]]
+    return {name for one in (*parts, parts[1].Tensor) for name in vars(one)}
 
 
 EXERCISES = (
@@ -357,7 +355,7 @@ EXERCISES = (
         "A method of a paper",
         "Choose an activation of a paper that your engine does not have, such as SiLU, Mish or softplus. Give a dict: "
         "op is the function of a Tensor, as one op with its rule; formula is the same function of an array of numpy.",
-        _method,
+        judge_method,
         (
             "Write the formula first, and its derivative on paper.",
             "op computes with x.data, and gives Tensor(value, (x,), rule, name): look at tanh in mygrad/ops.py.",

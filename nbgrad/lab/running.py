@@ -165,6 +165,8 @@ _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
     (TypeError, "'keepdim'", ". numpy calls it keepdims"),
     *((AttributeError, f"'Tensor' object has no attribute '{name}'", _OF_AN_ARRAY) for name in ("shape", "ndim", "T")),
     (TypeError, "ufuncs", ". np computes with arrays: that of a tensor x is x.data"),
+    (TypeError, "memoryview", ". The data of an array of numpy is no array: compute with the array itself"),
+    (TypeError, "'numpy.ndarray' and 'Tensor'", ". Make a tensor of the array first"),
     (TypeError, "'Value' and 'Value'", ". Is the method of this operator there, such as __mul__ for *?"),
     (TypeError, "'Value'", ". Compute with the number of a Value, which is its data: other.data"),
     (TypeError, "not Value", ". Compute with the number of a Value, which is its data: self.data"),

@@ -47,7 +47,7 @@ OTHERS = {
     "lab/lesson_03.py": ("_misjudged", "the lesson: names in its text"),
     "lab/lesson_06.py": ("_READY", "the lesson: what an answer may not use"),
     "lab/lesson_08.py": ("_RELUS", "the lesson: what an answer may use"),
-    "lab/lesson_16.py": ("_HAS", "the student's engine: what it has already"),
+    "lab/method.py": ("_HAS", "the student's engine: what it has already"),
     "masked.py": ("__all__", "torch: functions of torch.masked"),
     "nn/recurrent.py": ("__init__ forward", "torch: values of nonlinearity="),
     "nn/transformer.py": ("_activation", "torch: values of activation="),

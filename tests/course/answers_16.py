@@ -1,5 +1,6 @@
 """Answers to the capstones: right ones, and the usual wrong ones."""
 
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -78,9 +79,28 @@ def of_parts(x: Any) -> Any:
     return x * 0.5 + x * x
 
 
-def elu(x: Any) -> Any:
+def elu(x: Any, below: float = 1.0) -> Any:
     small = np.exp(np.minimum(x.data, 0))
-    return type(x)(np.where(x.data > 0, x.data, small - 1), (x,), lambda g: (g * small,), "elu")
+    slope = np.where(x.data > 0, 1, below * small)
+    return type(x)(np.where(x.data > 0, x.data, small - 1), (x,), lambda g: (g * slope,), "elu")
+
+
+def scaled(x: Any) -> Any:
+    """SiLU that changes its input."""
+    y = silu(x)
+    x.data *= 2
+    return y
+
+
+def in_place(g: Any, x: Any, s: Any) -> Any:
+    """A rule of SiLU that changes the incoming gradient."""
+    g *= s + x * s * (1 - s)
+    return (g.copy(),)
+
+
+def probabilities(scores: Any) -> Any:
+    e = np.exp(scores)
+    return e / e.sum(-1, keepdims=True)
 
 
 def mish(x: Any) -> Any:
@@ -93,7 +113,7 @@ def with_rule(rule: Any) -> dict[str, Any]:
 
     def op(x: Any) -> Any:
         s = sigmoid(x.data)
-        return type(x)(x.data * s, (x,), lambda g: rule(g, x.data, s), "silu")
+        return type(x)(x.data * s, (x,), rule and (lambda g: rule(g, x.data, s)), "silu")
 
     return {"op": op, "formula": SILU["formula"]}
 
@@ -136,11 +156,40 @@ def all_at_once(images: Any, labels: Any) -> Any:
     return lambda images: [int(one.argmax()) for one in network(tensor.Tensor(images)).data]
 
 
+def windows(rng: Any) -> Any:
+    """Sixteen pieces of the poem, each with the character after it."""
+    return np.stack([CODES[at : at + 33] for at in rng.integers(0, len(CODES) - 33, 16)])
+
+
+@cache
+def trained() -> Any:
+    """A small GPT of the reference engine that has learned the poem."""
+    attention, losses, optim = (import_module(f"{REFERENCE}.{part}") for part in ("attention", "losses", "optim"))
+    rng = np.random.default_rng(0)
+    network = attention.GPT(LETTERS, 32, 32, rng)
+    optimizer = optim.Adam(network.parameters(), lr=0.01)
+    for _ in range(150):
+        some = windows(rng)
+        loss = losses.cross_entropy(network(some[:, :-1]), some[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return network
+
+
 SILU = {"op": silu, "formula": lambda x: x * sigmoid(x)}
 SOFTPLUS = {
     "op": lambda x: type(x)(np.log1p(np.exp(x.data)), (x,), lambda g: (g * sigmoid(x.data),), "softplus"),
     "formula": lambda x: np.log1p(np.exp(x)),
 }
+
+ELU = {"op": elu, "formula": lambda x: np.where(x > 0, x, np.exp(x) - 1)}
+LARGE = {
+    "op": lambda x: type(x)(np.clip(x.data, -6, 6), (x,), lambda g: (g * (abs(x.data) < 6),), "hardtanh"),
+    "formula": lambda x: np.clip(x, -6, 6),
+}
+"""Its slope is 1 for all numbers of usual size."""
+RNG = np.random.default_rng(0)
 
 RIGHT: dict[str, list[Any]] = {
     "16.1": [learn, all_at_once],
@@ -148,7 +197,7 @@ RIGHT: dict[str, list[Any]] = {
     "16.3": [FOUND, {number: by_name(name) for number, name in FOUND.items()},
              {number: f"{name}()" for number, name in FOUND.items()},
              {str(number): f"planted({number}).{name}" for number, name in FOUND.items()}],
-    "16.4": [SILU, SOFTPLUS, {"op": elu, "formula": lambda x: np.where(x > 0, x, np.exp(x) - 1)},
+    "16.4": [SILU, SOFTPLUS, ELU, SILU | {"formula": lambda x: np.float32(x * sigmoid(x))}, LARGE,
              {"op": mish, "formula": lambda x: x * np.tanh(np.log1p(np.exp(x)))}],
 }  # fmt: skip
 
@@ -160,7 +209,14 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda images, labels: learn(images[:100], labels[:100]), "numbers", "of the held out digits are read"),
         (lambda images, labels: labels, "type", "learn has to give a function that reads images, and not a ndarray"),
         (lambda images, labels: lambda new: new @ np.ones((64, 10)), "shape", "it gives the shape (449, 10)"),
-        (lambda images, labels: lambda new: new @ np.ones(64) > 0, "numbers", "of the held out digits are read"),
+        (lambda images, labels: lambda new: new @ np.ones(64) > 0, "dtype", "one that it gives is True"),
+        (
+            lambda images, labels: lambda new: nearest(images, labels)(new) + 1,
+            "offset",
+            "the digits are too large by 1",
+        ),
+        (lambda images, labels: lambda new: new @ np.ones(64) / 7, "dtype", "has to give whole numbers from 0 to 9"),
+        (lambda images, labels: lambda: labels, "raised", "the function that learn gives raised TypeError"),
         (lambda images: images, "raised", "learn(images, labels) raised TypeError"),
         (7, "type", "a function is expected, learn(images, labels)"),
     ],
@@ -169,12 +225,23 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (
             lambda codes: np.zeros((*codes.shape, LETTERS)),
             "numbers",
-            "is asked for: it has learned nothing",
+            "is asked for: guessing has 3.69",
         ),
         (lambda codes: by_heart(codes, history=1), "numbers", "and at most 1.5 is asked for"),
         (lambda codes: by_heart(codes, shift=1), "order", "it looks ahead"),
         (lambda codes: by_heart(codes)[:, -1], "shape", f"and (85, 32, {LETTERS}) is expected"),
         (lambda codes: by_heart(codes) * np.nan, "not finite", "the scores are not finite"),
+        (lambda codes: -by_heart(codes), "sign", "times -1 these scores would be right"),
+        (lambda codes: by_heart(codes) / 20, "factor", "times 100 these scores would be right"),
+        (lambda codes: probabilities(by_heart(codes)), "numbers", "these are probabilities: scores are expected"),
+        (lambda codes: 20 * np.eye(LETTERS)[codes], "order", "the character that stands at each place"),
+        (
+            lambda codes: np.eye(LETTERS)[by_heart(codes).argmax(-1)],
+            "type",
+            "1 for one character, and 0 for all others",
+        ),
+        (lambda codes: (by_heart(codes), 0.5), "type", "gives a tuple, where the scores alone are expected"),
+        (lambda codes: print(end=""), "type", "gpt(codes) gives None: the function has to end with return"),
         (lambda codes: codes.missing, "raised", "raised AttributeError"),
         ("Shall I", "type", "a function of codes is expected"),
     ],
@@ -185,7 +252,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (FOUND | {6: "tanh"}, "type", "a dict is expected"),
         ({1: "tanh"}, "type", "a dict is expected"),
         (list(FOUND.values()), "type", "a dict is expected"),
-        (dict.fromkeys(FOUND), "element", "engine 1: the fault is not in 'None' (0 of 5 are right)"),
+        (dict.fromkeys(FOUND), "type", "engine 1: the name of a function is expected, as text, and not None"),
+        (FOUND | {2: "backwards"}, "element", "engine 2: no function of these engines is called 'backwards'"),
     ],
     "16.4": [
         (with_op("relu", lambda x: np.maximum(x, 0)), "type", "your engine has relu already"),
@@ -196,9 +264,23 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
             "factor",
             "the gradient of op is not the slope of formula",
         ),
-        (with_rule(lambda g, x, s: (s + x * s * (1 - s),)), "factor", "the incoming gradient g is missing"),
-        (with_rule(lambda g, x, s: g * (s + x * s * (1 - s))), "type", "has to give a tuple of one gradient"),
-        (with_rule(lambda g, x, s: (g * s,)), "factor", "the gradient of op is not the slope of formula"),
+        (with_rule(lambda g, x, s: (s + x * s * (1 - s),)), "factor", "its rule forgets the incoming gradient g"),
+        (with_rule(lambda g, x, s: g * (s + x * s * (1 - s))), "type", "its rule gives an array, where a tuple of 1"),
+        (with_rule(lambda g, x, s: (g * s,)), "numbers", "the gradient of op is not the slope of formula"),
+        (with_rule(lambda g, x, s: (g,)), "numbers", "its rule passes g on as it is"),
+        (with_rule(lambda g, x, s: (g.sum(),)), "shape", "the rule of op gives a gradient of shape ()"),
+        (with_rule(in_place), "changed", "its rule changes g, which is the gradient of its result"),
+        (with_rule(None), "type", "it has no rule"),
+        (with_rule(lambda g, x, s: (-g * (s + x * s * (1 - s)),)), "sign", "the sign of every element is wrong"),
+        (ELU | {"op": lambda x: elu(x, below=0.0)}, "element", "it is right for positive x, and wrong for negative x"),
+        (
+            SILU | {"op": lambda x: silu(type(x)(x.data + RNG.random()))},
+            "numbers",
+            "op gives other numbers in each call",
+        ),
+        (SILU | {"op": scaled}, "changed", "changes the numbers of its input"),
+        ({"op": silu, "formula": lambda x: x.data * 2}, "raised", "compute with the array itself"),
+        (SILU | {"formula": np.sqrt}, "not finite", "formula gives NaN or infinity"),
         ((silu, SILU["formula"]), "type", "a dict with the names op and formula is expected"),
         (SILU | {"formula": sigmoid}, "numbers", "op and formula give different numbers"),
         ({"op": of_parts, "formula": lambda x: x * 0.5 + x * x}, "type", "write it as one op with one rule"),
@@ -209,7 +291,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (
             SILU | {"formula": lambda x: np.sum(x * sigmoid(x))},
             "shape",
-            "op gives (5,) and formula ()",
+            "op gives (11,) and formula ()",
         ),
     ],
 }

@@ -51,6 +51,7 @@ _SHALLOW = """    def parameters(self):
 _TWICE = "if isinstance(one, Tensor) and not any(one is other for other in found)"
 _ADDED = "np.add.at(back, index, g)"
 _H = "h = tanh(self.memory(h) + self.letter(codes[:, step]))"
+_RECURSION = "[found := [root]] and (found.extend(value.parents) or value for value in found)"
 _BACK = "back[:, :, i : i + rows, j : j + columns] +="
 
 RIGHT: dict[str, list[Any]] = {
@@ -102,8 +103,15 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (variant("scalars", ('"relu"', '""')), "type", 'a.relu(): its op is ""'),
         (variant("scalars", (_MUL, _SWAPPED)), "order", "a * b: the two gradients of its rule have changed places"),
         (variant("scalars", ("parent.grad += gradient", "parent.grad = gradient")), "factor",
-         "2 of 3 paths are not added, through `add` and `mul`"),
-        (variant("scalars", ("reversed(order)", "order")), "factor", "t * t + t"),
+         "Of several paths to a value only the last is kept: paths add"),
+        (variant("scalars", ("reversed(order)", "order")), "factor",
+         "Only the inputs of the result got a gradient: the walk begins at the result"),
+        (variant("scalars", ("reversed(order)", "order[-2::-1]")), "zero", "No gradient leaves the result"),
+        (variant("scalars", ("reversed(order)", _RECURSION)), "factor",
+         "a value hands its gradient on before all of it has arrived"),
+        (variant("scalars", ("value.rule(value.grad)", "value.rule(1.0)")), "factor", "Each rule is called with 1"),
+        (variant("scalars", ("parent.grad += gradient", "parent.grad -= gradient")), "sign", "are subtracted"),
+        (variant("scalars", ("root.grad = 1.0", "root.grad = 2.0")), "factor", "a backward begins with 1 there"),
         ("mygrad/nothing.py", "type", 'there is no file "mygrad/nothing.py"'),
         (3, "type", 'the path of your file is expected: "mygrad/scalars.py"'),
     ],
@@ -113,7 +121,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (variant("tensor", (_ONES, "    return gradient.sum(ones)")), "shape", "(3, 1) and (1, 4)"),
         (variant("tensor", (".sum(ones, keepdims=True)", ".mean(ones, keepdims=True)")), "factor", "(3, 1) and (1, 4)"),
         (variant("tensor", (_MUL, _SWAPPED)), "order", "x * y"),
-        (variant("tensor", ("power * self.data ** (power - 1)", "self.data ** (power - 1)")), "factor", "x ** 3"),
+        (variant("tensor", ("power * self.data ** (power - 1)", "self.data ** (power - 1)")), "factor", "x ** 5"),
         (variant("tensor", ("parent.grad + share", "share")), "factor", "x * x with shape (2, 3): the gradient"),
         (variant("tensor", ("lambda g: (g, -g)", "lambda g: (g, g)")), "sign", "x - y"),
         (None, "type", 'the path of your file is expected: "mygrad/tensor.py"'),

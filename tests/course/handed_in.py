@@ -97,10 +97,8 @@ def completed(part: str, code: str) -> str:
 
 
 def written(lesson: int) -> Iterator[Written]:
-    """The answers to the exercises of a lesson; none to those of the capstones."""
+    """The answers to the exercises of a lesson."""
     path = FOLDER / f"{lesson:02}.txt"
-    if not path.exists():
-        return
     number, before = "", dict[str, str]()
     for found in re.finditer(r"^(\S.*)\n((?:(?:  .*)?\n)*)", path.read_text("utf-8"), re.MULTILINE):
         mark, first, more = found[1][:2], found[1][2:], re.sub(r"^  ", "", found[2], flags=re.MULTILINE)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from nbgrad import lab
-from nbgrad.lab import clinic, exercise, lesson_01
+from nbgrad.lab import clinic, exercise, lesson_01, lesson_09
 from nbgrad.lab.lesson_13 import KINDS
 from nbgrad.lab.planted import function_with_the_fault, planted
 
 OF_YOUR_OWN = (
-    "1.1, 1.3, 2.1, 4.1, 5.1, 6.3, 10.3, 13.1, 16.3 have numbers of your own: nbgrad.lab.task('1.1') says them"
+    "1.1, 1.3, 2.1, 4.1, 5.1, 6.3, 9.2, 9.3, 10.3, 13.1, 16.3 have numbers of your own: nbgrad.lab.task('1.1') says "
+    "them"
 )
 NAMES = [f"student {number}" for number in range(30)]
 
@@ -60,6 +61,18 @@ def stretched(shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(dim for dim, (size, mine) in enumerate(zip(shape, padded, strict=True)) if size != mine)
 
 
+def momentum(lr: float) -> Callable[..., tuple[Any, Any]]:
+    return lambda w, g, v: (w - lr * (0.9 * v + g), 0.9 * v + g)
+
+
+def adam(lr: float) -> Callable[..., tuple[Any, Any, Any]]:
+    def step(w: Any, g: Any, m: Any, v: Any, t: int) -> tuple[Any, Any, Any]:
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        return w - lr * (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)) ** 0.5 + 1e-8), m, v
+
+    return step
+
+
 PLANTED = ("tanh", "backward", "unbroadcast", "matmul", "softmax")
 """The functions with a fault, in the order of the lesson."""
 
@@ -70,6 +83,8 @@ RIGHT: dict[str, Callable[..., Any]] = {
     "4.1": lambda **given: {name: stretched(*shapes) for name, shapes in given.items()},
     "5.1": lambda start, slope, rate: [start - rate * slope * many for many in (1, 3, 6, 10)],
     "6.3": lambda classes: math.log(math.e + classes - 1) - 1,
+    "9.2": momentum,
+    "9.3": adam,
     "10.3": lambda kernels, size: {
         "conv": 10 * kernels,
         "linear": (size**2 + 1) * size**2 * kernels,
@@ -148,6 +163,26 @@ def test_a_lecturer_draws_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         lab.student(name)
         assert lab.check("20.1", side()["side"] ** 2)
     assert lab.OwnNumbers("20.2", {"side": (3, 3)})() == {"side": 3}
+
+
+@pytest.mark.parametrize(("number", "wrongs"), [("9.2", lesson_09.WRONG_MOMENTUM), ("9.3", lesson_09.WRONG_ADAM)])
+def test_a_mistake_is_named_whatever_the_rate(number: str, wrongs: Any) -> None:
+    """The usual wrong updates have the rate of the lesson."""
+    usual = right(number)
+    assert "lr=0.1" in lab.task(number)
+    lab.student("Ada")
+    rate = exercise.find(number).numbers()["lr"]  # type: ignore[misc]
+    assert f"lr={rate:g}" in lab.task(number)
+    assert lab.check(number, usual).reason == f"its learning rate is 0.1, and {rate:g} is asked for"
+    for update, kind, text in wrongs:
+
+        def of_the_student(w: Any, *given: Any, update: Any = update) -> Any:
+            new, *kept = update(w, *given)
+            return (w + (new - w) * rate / 0.1, *kept)
+
+        for answer in (update, of_the_student):
+            outcome = lab.check(number, answer)
+            assert (outcome.kind, outcome.reason) == (kind, text)
 
 
 def test_the_text_of_lesson_1_is_true_of_all_numbers() -> None:
