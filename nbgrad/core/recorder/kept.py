@@ -15,6 +15,7 @@ from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.kept import Reading, tensors_in
 from nbgrad.core.engine.node import Node, OpInfo
 from nbgrad.core.engine.torch_origins import KEY, leaf_of, owner_of
+from nbgrad.core.engine.walk import nodes_before, reached
 from nbgrad.core.recorder.nodes import ACCUMULATES
 
 _RAW = "_raw_saved_"
@@ -48,16 +49,11 @@ def keep_below(roots: list[Any], op: Node, found: Reading, given: Mapping[torch.
         given: by the leaf of that graph that stands for a tensor of nbgrad's, the number of the op that made it.
     """
     with torch._C.DisableTorchFunction():
-        inside, waiting = set[Any](), list(roots)
-        while waiting:
-            made = waiting.pop()
-            if type(made) is ACCUMULATES or made in inside:
-                continue
-            inside.add(made)
-            after = [one for one, _ in made.next_functions if one is not None]
+        inside = [made for made in reached(roots, nodes_before) if type(made) is not ACCUMULATES]
+        for made in inside:
+            after = nodes_before(made)
             enters = bool(after) and type(after[0]) is ACCUMULATES
             found.makers[made] = given.get(after[0].variable, op.seq) if enters else op.seq
-            waiting += after
         for made in inside:
             _read(made, op, found)
 
@@ -76,7 +72,7 @@ def _read_below(roots: list[Any], found: Reading) -> None:
         known = made.metadata.get(KEY)
         if known is not None:
             owner = owner_of(known)
-        waiting += [(after, owner) for after, _ in made.next_functions if after is not None]
+        waiting += [(after, owner) for after in nodes_before(made)]
         if owner is not None:
             _read(made, owner, found)
 

@@ -22,6 +22,7 @@ from nbgrad.core.engine.node import Node, Origin, Output
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.torch_origins import KEY, owner_of
+from nbgrad.core.engine.walk import nodes_before
 
 _TWICE = "backward through the graph a second time"
 _CHANGED = "has been modified by an inplace operation"
@@ -63,7 +64,7 @@ def _walked(roots: list[Any]) -> list[tuple[Any, Node]]:
         if owner is None or made in found:
             continue
         found[made] = owner
-        waiting += [(after, owner) for after, _ in made.next_functions if after is not None]
+        waiting += [(after, owner) for after in nodes_before(made)]
     return sorted(found.items(), key=lambda one: -one[0]._sequence_nr())
 
 

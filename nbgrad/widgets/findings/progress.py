@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import inf, isfinite, sqrt
 from statistics import fmean, median
 
+from nbgrad.core.engine.walk import reached
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.record import Record
@@ -323,16 +324,8 @@ def penalty(case: Examination) -> Iterator[Finding]:
 
 def _has_data(case: Examination, record: Record) -> bool:
     """Whether constants with several numbers lead to it."""
-    waiting, seen = [record], set[int]()
-    while waiting:
-        one = waiting.pop()
-        if one.kind == "constant" and one.shape not in ((), (1,)):
-            return True
-        for source in one.sources:
-            if source not in seen:
-                seen.add(source)
-                waiting.append(case.made[source])
-    return False
+    led = map(case.made.__getitem__, reached(record.sources, lambda at: case.made[at].sources))
+    return any(one.kind == "constant" and one.shape not in ((), (1,)) for one in (record, *led))
 
 
 def decay(case: Examination) -> Iterator[Finding]:
