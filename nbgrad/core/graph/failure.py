@@ -1,15 +1,14 @@
 """The facts of an error that ended a recorded block. A picture needs them when the error itself is gone."""
 
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from nbgrad.core.engine.explanation import Explanation, explain, explanation_of
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.tensor_data import words_of
-from nbgrad.core.graph.advice import advise, is_library
+from nbgrad.core.graph.advice import advise
 from nbgrad.core.graph.record import Failure
 from nbgrad.core.graph.shape_advice import shape_advice
-from nbgrad.core.graph.torch_advice import torch_advice
+from nbgrad.core.graph.torch_advice import raised_in, torch_advice
 from nbgrad.core.translation import translate
 
 
@@ -43,7 +42,7 @@ class Ending(NamedTuple):
     @classmethod
     def of(cls, error: BaseException, failure: Failure | None, cell: bool) -> Self:
         """The message of ``error``."""
-        interrupted, place = isinstance(error, KeyboardInterrupt), _raised_at(error.__traceback__)
+        interrupted, (_, place) = isinstance(error, KeyboardInterrupt), raised_in(error) or (None, None)
         told = None if failure is not None else advise(error)
         if (
             explanation_of(error) is None
@@ -52,13 +51,3 @@ class Ending(NamedTuple):
             explain(error, advised)
         why = explanation_of(error)
         return cls(type(error).__name__, words_of(error), interrupted, place, failure, told, why, cell)
-
-
-def _raised_at(trace: TracebackType | None) -> Place | None:
-    """The innermost line of code that belongs to no library."""
-    found = None
-    while trace is not None:
-        if not is_library(trace.tb_frame):
-            found = Place(trace.tb_frame.f_code, trace.tb_lasti)
-        trace = trace.tb_next
-    return found

@@ -6,6 +6,7 @@ was changed in place; ``_raw_saved_x`` only shows what is held. So only the latt
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import torch
@@ -20,15 +21,18 @@ from nbgrad.core.recorder.nodes import ACCUMULATES
 
 _RAW = "_raw_saved_"
 
-_NAMES: dict[type, list[str]] = {}
-"""For each class of torch's nodes that was met, the names of the values that it saves."""
-
 _CHANGED_VIEW = "CopySlices"
 """The class of the node of a change in place of a view. It holds the node of that change, which torch does not show."""
 
 _WITHOUT_CLASS = "CppFunction"
 """The class of all nodes that have none of their own in Python, and so show nothing: the node of what ``torch.jit`` has
 compiled, and that of a ``Function`` in C++."""
+
+
+@cache
+def names_in(kind: Any, start: str) -> list[str]:
+    """The names with this ``start`` in a class of torch's nodes: those of the values that it saves."""
+    return [name for name in dir(kind) if name.startswith(start)]
 
 
 def kept_below(roots: list[Any], found: Reading | None = None) -> Reading:
@@ -87,10 +91,7 @@ def _read(made: Any, owner: Node, found: Reading) -> None:
             found.keep(op, name, value, op, aside=True)
     else:
         kind = type(made)
-        known = _NAMES.get(kind)
-        if known is None:
-            known = _NAMES[kind] = [name for name in dir(kind) if name.startswith(_RAW)]
-        names = known
+        names = names_in(made.__class__, _RAW)
         name = kind.__name__
         if name == _WITHOUT_CLASS or (name == _CHANGED_VIEW and _needs_values(owner)):
             found.hidden.add(op)
