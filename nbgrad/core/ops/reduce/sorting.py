@@ -249,7 +249,7 @@ class Unique(Function):
 
 
 def _found(function, input, *args, **settings):
-    """What a function of torch finds in ``input``: results of which the values, and only these, depend on it."""
+    """The results of a function of torch for ``input``; the values, and only these, depend on it."""
     results = function(input.data if isinstance(input, Tensor) else input, *args, **settings)
     if not isinstance(input, Tensor) or not input.requires_grad or not is_grad_enabled():
         return _wrapped(input, results)
