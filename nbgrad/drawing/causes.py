@@ -10,6 +10,7 @@ from itertools import combinations
 
 import torch
 
+from nbgrad.core.engine.walk import reached
 from nbgrad.core.translation import translate
 from nbgrad.drawing.calls import Numbers
 from nbgrad.drawing.cause import Cause, best
@@ -147,16 +148,9 @@ def _come_later(run: EngineRun, at: int, lost: Sequence[int], kept: Sequence[int
     """Whether a lost path arrives after one that is kept, so that it was not overwritten."""
     uses = run.uses(at, run.steps)
     children = {uses[one][0] for one in lost}
-    stack = [uses[one][0] for one in kept]
-    done = set(stack)
-    while stack:
-        for parent in run.parents(stack.pop()):
-            if parent in children and parent not in done:
-                return True
-            if parent not in done and parent > at:
-                done.add(parent)
-                stack.append(parent)
-    return False
+    first = {uses[one][0] for one in kept}
+    later = reached(first, lambda one: [parent for parent in run.parents(one) if parent > at])
+    return any(one in children and one not in first for one in later)
 
 
 # Faults of a rule: the same in every box of the op.

@@ -16,6 +16,7 @@ from nbgrad.core.engine.source_text import assigned_and_read, assignments, call_
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.tensor_data import memory_of
 from nbgrad.core.engine.torch_origins import known_origin
+from nbgrad.core.engine.walk import node_of, reached
 
 _SUMS = ("add", "add_", "stack", "cat", "sub", "sub_")
 """The ops that add up the losses of a loop."""
@@ -39,7 +40,7 @@ class Meeting(NamedTuple):
     @classmethod
     def of(cls, roots: list[Origin], by: Ended | None) -> "Meeting":
         """Walk from ``roots`` to all that ``by`` has reached. Without ``by``, ops whose line is unknown are older."""
-        met, waiting = set[int](), [made for root in roots if (made := _node(root)) is not None]
+        met, waiting = set[int](), [made for root in roots if (made := node_of(root)) is not None]
         anew, uses = list[Node](), list[tuple[Node, Node | Output]]()
         while waiting:
             node = waiting.pop()
@@ -48,7 +49,7 @@ class Meeting(NamedTuple):
             met.add(node.seq)
             anew.append(node)
             for edge in node.edges:
-                made = _node(edge)
+                made = node_of(edge)
                 if made is None or edge is None or isinstance(edge, Leaf):
                     continue
                 if _was_reached(made, by):
@@ -66,12 +67,6 @@ class Meeting(NamedTuple):
     def again(self) -> bool:
         """Whether the same line called the earlier backward, in an earlier round of a loop."""
         return self.by is not None and self.by.place.same(self.here)
-
-
-def _node(origin: Origin | None) -> Node | None:
-    if isinstance(origin, Output):
-        return origin.node
-    return origin if isinstance(origin, Node) else None
 
 
 def _was_reached(node: Node, by: Ended | None) -> bool:
@@ -94,7 +89,7 @@ def explained(roots: list[Origin], by: Ended | None) -> Explanation | None:
 
 def _of_the_same(meeting: Meeting) -> Explanation | None:
     """The root itself was a part of the earlier backward."""
-    root = next((made for one in meeting.roots if (made := _node(one)) is not None), None)
+    root = next((made for one in meeting.roots if (made := node_of(one)) is not None), None)
     if root is None:
         return None
     place: Place | None = getattr(root, "place", None)
@@ -140,7 +135,7 @@ def _added_up(meeting: Meeting) -> Explanation | None:
 
 def _in(origin: Origin, meeting: Meeting) -> bool:
     """Whether the earlier backward has reached ``origin``."""
-    made = _node(origin)
+    made = node_of(origin)
     return made is not None and _was_reached(made, meeting.by)
 
 
@@ -187,7 +182,7 @@ def _successor(used: Node | Output, meeting: Meeting) -> str | None:
 
     def is_twin(tensor: object) -> bool:
         origin = known_origin(tensor)
-        node = _node(origin)
+        node = node_of(origin)
         return node is not None and node.seq in twins and (origin.index if isinstance(origin, Output) else 0) == index
 
     return variable_name(is_twin) or ""
@@ -221,7 +216,7 @@ def _before_the_loop(meeting: Meeting) -> Explanation | None:
     if not meeting.again and meeting.by is not None:
         return None
     user, used = meeting.uses[0]
-    made = _node(used)
+    made = node_of(used)
     place: Place | None = getattr(made, "place", None)
     name = _name(used)
     called = name or f"the result of {used.op.name}"
@@ -265,7 +260,7 @@ def _two_networks(meeting: Meeting) -> Explanation | None:
     name = _name(used)
     called = name or f"the result of {used.op.name}"
     step, at = steps[0][0], steps[0][1]
-    made = getattr(_node(used), "place", None)
+    made = getattr(node_of(used), "place", None)
     where = "" if made is None else f", computed at {made},"
     if stepped & above:  # the first loss trained the network that has made it
         found = call_with(user.place, name, user.place.line) if name and user.place is not None else None
@@ -277,7 +272,7 @@ def _two_networks(meeting: Meeting) -> Explanation | None:
             place,
         )
     found = call_with(by.place, name, by.place.line) if name else None
-    first = None if found is not None or (made := _node(used)) is None else _first_use(made.seq, by)
+    first = None if found is not None or (made := node_of(used)) is None else _first_use(made.seq, by)
     place, code = found or (first or user.place, f"{_called(name, 'fake')}.detach()")
     return _told(
         f"{called}{where} is a part of both losses. The first backward trained another network ({step} at {at}), and "
@@ -297,20 +292,13 @@ def _first_use(seq: int, by: Ended) -> Place | None:
 
 def leaves(origin: Origin) -> list[object]:
     """The tensors from which the tensor of ``origin`` was computed, as far as they exist."""
-    waiting, met, found = [origin], set[int](), list[object]()
-    while waiting:
-        one = waiting.pop()
-        if one.seq in met:
-            continue
-        met.add(one.seq)
-        if isinstance(one, Leaf):
-            tensor = one.ref()
-            if tensor is not None:
-                found.append(tensor)
-        else:
-            made = _node(one)
-            waiting += [edge for edge in made.edges if edge is not None] if made is not None else []
-    return found
+
+    def before(one: Origin) -> list[Origin]:
+        made = node_of(one)
+        return [] if made is None else [edge for edge in made.edges if edge is not None]
+
+    found = reached([origin], before)
+    return [tensor for one in found if isinstance(one, Leaf) and (tensor := one.ref()) is not None]
 
 
 def _two_losses(meeting: Meeting) -> Explanation | None:
@@ -318,7 +306,7 @@ def _two_losses(meeting: Meeting) -> Explanation | None:
     by = meeting.by
     if by is None:
         return None
-    place: Place | None = getattr(_node(used), "place", None)
+    place: Place | None = getattr(node_of(used), "place", None)
     called = _name(used) or f"the result of {used.op.name}"
     second = _name(meeting.roots[0])
     first = _receiver(by.place)

@@ -1,16 +1,15 @@
 """The facts of an error that ended a recorded block. A picture needs them when the error itself is gone."""
 
 from traceback import walk_tb
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from nbgrad.core.engine.explanation import Explanation, explain, explanation_of
 from nbgrad.core.engine.place import Place, in_cell
 from nbgrad.core.engine.tensor_data import words_of
-from nbgrad.core.graph.advice import advise, is_library
+from nbgrad.core.graph.advice import advise
 from nbgrad.core.graph.record import Failure
 from nbgrad.core.graph.shape_advice import shape_advice
-from nbgrad.core.graph.torch_advice import torch_advice
+from nbgrad.core.graph.torch_advice import raised_in, torch_advice
 from nbgrad.core.translation import translate
 
 
@@ -44,7 +43,7 @@ class Ending(NamedTuple):
     @classmethod
     def of(cls, error: BaseException, failure: Failure | None, cell: bool) -> Self:
         """The message of ``error``; a graph that opened before a ``cell`` ran finds it in the traceback."""
-        interrupted, place = isinstance(error, KeyboardInterrupt), _raised_at(error.__traceback__)
+        interrupted, (_, place) = isinstance(error, KeyboardInterrupt), raised_in(error) or (None, None)
         cell = cell or any(in_cell(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__))
         told = None if failure is not None else advise(error)
         if (
@@ -54,13 +53,3 @@ class Ending(NamedTuple):
             explain(error, advised)
         why = explanation_of(error)
         return cls(type(error).__name__, words_of(error), interrupted, place, failure, told, why, cell)
-
-
-def _raised_at(trace: TracebackType | None) -> Place | None:
-    """The innermost line of code that belongs to no library."""
-    found = None
-    while trace is not None:
-        if not is_library(trace.tb_frame):
-            found = Place(trace.tb_frame.f_code, trace.tb_lasti)
-        trace = trace.tb_next
-    return found

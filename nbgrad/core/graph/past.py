@@ -10,12 +10,15 @@ from weakref import ref
 
 import torch
 
-from nbgrad.core.engine.node import Leaf, Node, Origin, Output, record_id
+from nbgrad.core.engine import walk
+from nbgrad.core.engine.node import Leaf, Node, record_id
 from nbgrad.core.graph.facts import NOTHING, Outer, Ran, facts_of
 from nbgrad.core.graph.record import described
 from nbgrad.core.graph.stats import Stats
 
 _CPU = torch.device("cpu")
+
+node_of = walk.node_of
 
 
 class Legacy:
@@ -57,24 +60,14 @@ class Legacy:
                 node.past = self
 
 
-def node_of(origin: Origin | None) -> Node | None:
-    """The op that made the tensor of ``origin``; None for a leaf or a constant."""
-    if isinstance(origin, Output):
-        return origin.node
-    return origin if isinstance(origin, Node) else None
-
-
 def led_to(nodes: Iterable[Node], known: Container[int]) -> list[Node]:
     """The ``nodes`` and all that led to them, the oldest first, but for those with ``known`` ids."""
-    waiting = [node for node in nodes if node.seq not in known]
-    found = {node.seq: node for node in waiting}
-    while waiting:
-        for edge in waiting.pop().edges:
-            node = node_of(edge)
-            if node is not None and node.seq not in found and node.seq not in known:
-                found[node.seq] = node
-                waiting.append(node)
-    return [found[id] for id in sorted(found)]
+
+    def unknown(nodes: Iterable[Node | None]) -> list[Node]:
+        return [node for node in nodes if node is not None and node.seq not in known]
+
+    found = walk.reached(unknown(nodes), lambda node: unknown(map(node_of, node.edges)))
+    return sorted(found, key=lambda node: node.seq)
 
 
 def remade(node: Node, device: torch.device | None) -> Ran:

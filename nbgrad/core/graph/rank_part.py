@@ -165,7 +165,8 @@ class GroupStore:
     """The store of a process group, in which its processes leave texts for one another. No process waits for that.
 
     Attributes:
-        rank: the number of this process in the group.
+        group: the process group.
+        rank: the number of this process in it.
         size: how many processes it has.
     """
 
@@ -173,16 +174,22 @@ class GroupStore:
         self.group = group
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self._store: Any = dist.distributed_c10d._get_process_group_store(group)
+        self._prefix = "nbgrad"
         self._left: deque[str] = deque()
 
-    def leave(self, key: str, text: str) -> None:
-        """Write ``text`` under ``key``. The latest ``LEFT`` keys are kept. Nothing happens if the store is gone."""
+    def write(self, key: str, text: str) -> None:
+        """Write ``text`` under ``key``. Nothing happens if the store is gone."""
         with contextlib.suppress(RuntimeError):  # the process that keeps the store has ended
-            self._store.set(f"nbgrad/{key}", text)
-            if key not in self._left:
-                self._left.append(key)
-            if len(self._left) > LEFT:
-                self._store.delete_key(f"nbgrad/{self._left.popleft()}")
+            self._store.set(f"{self._prefix}/{key}", text)
+
+    def leave(self, key: str, text: str) -> None:
+        """The same; of the texts that were left, those of the latest ``LEFT`` keys are kept."""
+        self.write(key, text)
+        if key not in self._left:
+            self._left.append(key)
+        if len(self._left) > LEFT:
+            with contextlib.suppress(RuntimeError):
+                self._store.delete_key(f"{self._prefix}/{self._left.popleft()}")
 
     def read(self, key: str) -> str | None:
         """The text under ``key``; None if there is none yet.
@@ -190,7 +197,7 @@ class GroupStore:
         Raises:
             RuntimeError: the store is gone.
         """
-        key = f"nbgrad/{key}"
+        key = f"{self._prefix}/{key}"
         return self._store.get(key).decode() if self._store.check([key]) else None
 
 

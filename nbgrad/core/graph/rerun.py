@@ -22,6 +22,7 @@ from nbgrad.core.engine.backward import gradients
 from nbgrad.core.engine.node import Node, OpInfo, Origin, Output, raw_of
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import Switch, current
+from nbgrad.core.engine.walk import node_of
 from nbgrad.core.graph.record import Described, Record
 from nbgrad.core.graph.saved_graph import AnyGraph, SavedGraph
 from nbgrad.core.graph.stats import Stats, norms, read
@@ -445,10 +446,10 @@ class _Run:
         self._forward()
         found = self._gradients() if self._backward else {}
         numbers = {
-            self._node_of(one).seq: id
+            made_by.seq: id
             for id, made in self._made.items()
             for one in (made[:1] if type(made) is tuple else (made,))
-            if one._origin is not None and id not in self._rerun.sources
+            if id not in self._rerun.sources and (made_by := node_of(one._origin)) is not None
         }
         values = {id: (made[0] if type(made) is tuple else made)._data for id, made in self._made.items()}
         contributions = {
@@ -458,11 +459,6 @@ class _Run:
         }
         root = self._total() if self._rerun.roots and self._traced is None else None
         return RerunOutcome(values, found, contributions, root)
-
-    @staticmethod
-    def _node_of(tensor: Tensor) -> Any:
-        origin = tensor._origin
-        return origin.node if type(origin) is Output else origin
 
     def root(self) -> float:
         """Run it forward, and give the roots of the backward."""

@@ -28,7 +28,7 @@ def torch_advice(error: BaseException) -> Explanation | None:
 
 
 def _advice(error: BaseException) -> Explanation | None:
-    said, where = str(error), _frame(error)
+    said, where = str(error), raised_in(error)
     if not isinstance(error, RuntimeError) or where is None:
         return None
     frame, place = where
@@ -38,7 +38,7 @@ def _advice(error: BaseException) -> Explanation | None:
     return None
 
 
-def _frame(error: BaseException) -> tuple[FrameType, Place] | None:
+def raised_in(error: BaseException) -> tuple[FrameType, Place] | None:
     """The user's innermost frame that the error went through, and its line."""
     found, trace = None, error.__traceback__
     while trace is not None:

@@ -22,6 +22,7 @@ from nbgrad.core.engine.state import Scope
 from nbgrad.core.engine.tensor_data import memory_of
 from nbgrad.core.engine.torch_origins import TENSORS, kind_of, known_id, origin_of
 from nbgrad.core.engine.traits import traits_of
+from nbgrad.core.engine.walk import reached
 from nbgrad.core.graph import nonfinite
 from nbgrad.core.graph.cut_paths import OTHERS, ByHand, Uses
 from nbgrad.core.graph.facts import Outer, Ran
@@ -715,15 +716,12 @@ class Paths:
 
     def _reaches_beside(self, root: int) -> bool:
         """Whether the last backward reached a leaf from which ``root`` was computed: through its derivative."""
-        waiting, seen = [root], {root}
-        while waiting:
-            ran = self._ops.get(waiting.pop())
-            sources = () if ran is None else [one for one in ran.sources if type(one) is int and one not in seen]
-            if any(one in self._leaves and one in self._reached for one in sources):
-                return True
-            seen.update(sources)
-            waiting += sources
-        return False
+
+        def sources(id: int) -> list[int]:
+            ran = self._ops.get(id)
+            return [] if ran is None else [one for one in ran.sources if type(one) is int]
+
+        return any(one in self._leaves and one in self._reached for one in reached(sources(root), sources))
 
     def _farthest(self, start: int) -> tuple[int, tuple[str, Place] | None]:
         """The last op computed from ``start``, and the last reading of the numbers of a result computed from it."""

@@ -13,6 +13,7 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from nbgrad.core.engine.state import current, recording
+from nbgrad.core.engine.walk import nodes_before, reached
 from nbgrad.core.interop.torch_graphs import TorchGraph, kind_of, node_of
 from nbgrad.core.tensor.filled import fillings
 from nbgrad.core.tensor.shared_gradient import SharedGradient
@@ -116,19 +117,13 @@ def _result(theirs: torch.Tensor) -> Tensor:
 
 def _leaves_of(theirs: torch.Tensor) -> list[torch.Tensor]:
     """The leaves of torch's graph that a tensor was computed from; the nodes on the way are marked."""
-    waiting: list[Any] = [one for one, _ in theirs.grad_fn.next_functions]  # type: ignore[union-attr]
-    seen, leaves = set(), []
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+    leaves = []
+    for node in reached(nodes_before(theirs.grad_fn), nodes_before):
         variable = getattr(node, "variable", None)
         if variable is not None:
             leaves.append(variable)
         else:
             node.metadata[_PASSED] = True
-        waiting.extend(one for one, _ in node.next_functions)
     return leaves
 
 

@@ -6,6 +6,7 @@ was changed in place; ``_raw_saved_x`` only shows what is held. So only the latt
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import torch
@@ -15,12 +16,10 @@ from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine.kept import Reading, tensors_in
 from nbgrad.core.engine.node import Node, OpInfo
 from nbgrad.core.engine.torch_origins import KEY, leaf_of, owner_of
+from nbgrad.core.engine.walk import nodes_before, reached
 from nbgrad.core.recorder.nodes import ACCUMULATES
 
 _RAW = "_raw_saved_"
-
-_NAMES: dict[type, list[str]] = {}
-"""For each class of torch's nodes that was met, the names of the values that it saves."""
 
 _CHANGED_VIEW = "CopySlices"
 """The class of the node of a change in place of a view. It holds the node of that change, which torch does not show."""
@@ -28,6 +27,12 @@ _CHANGED_VIEW = "CopySlices"
 _WITHOUT_CLASS = "CppFunction"
 """The class of all nodes that have none of their own in Python, and so show nothing: the node of what ``torch.jit`` has
 compiled, and that of a ``Function`` in C++."""
+
+
+@cache
+def names_in(kind: Any, start: str) -> list[str]:
+    """The names with this ``start`` in a class of torch's nodes: those of the values that it saves."""
+    return [name for name in dir(kind) if name.startswith(start)]
 
 
 def kept_below(roots: list[Any], found: Reading | None = None) -> Reading:
@@ -48,16 +53,11 @@ def keep_below(roots: list[Any], op: Node, found: Reading, given: Mapping[torch.
         given: by the leaf of that graph that stands for a tensor of nbgrad's, the number of the op that made it.
     """
     with torch._C.DisableTorchFunction():
-        inside, waiting = set[Any](), list(roots)
-        while waiting:
-            made = waiting.pop()
-            if type(made) is ACCUMULATES or made in inside:
-                continue
-            inside.add(made)
-            after = [one for one, _ in made.next_functions if one is not None]
+        inside = [made for made in reached(roots, nodes_before) if type(made) is not ACCUMULATES]
+        for made in inside:
+            after = nodes_before(made)
             enters = bool(after) and type(after[0]) is ACCUMULATES
             found.makers[made] = given.get(after[0].variable, op.seq) if enters else op.seq
-            waiting += after
         for made in inside:
             _read(made, op, found)
 
@@ -76,7 +76,7 @@ def _read_below(roots: list[Any], found: Reading) -> None:
         known = made.metadata.get(KEY)
         if known is not None:
             owner = owner_of(known)
-        waiting += [(after, owner) for after, _ in made.next_functions if after is not None]
+        waiting += [(after, owner) for after in nodes_before(made)]
         if owner is not None:
             _read(made, owner, found)
 
@@ -91,10 +91,7 @@ def _read(made: Any, owner: Node, found: Reading) -> None:
             found.keep(op, name, value, op, aside=True)
     else:
         kind = type(made)
-        known = _NAMES.get(kind)
-        if known is None:
-            known = _NAMES[kind] = [name for name in dir(kind) if name.startswith(_RAW)]
-        names = known
+        names = names_in(made.__class__, _RAW)
         name = kind.__name__
         if name == _WITHOUT_CLASS or (name == _CHANGED_VIEW and _needs_values(owner)):
             found.hidden.add(op)

@@ -12,6 +12,7 @@ import torch
 from nbgrad.core.engine.clock import Clock, Instant, cuda_is_used, instant
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.torch_origins import KEY, leaf_of, owner_of
+from nbgrad.core.engine.walk import nodes_before
 from nbgrad.core.recorder.foreseen import NodeHook
 from nbgrad.core.recorder.nodes import ACCUMULATES
 
@@ -43,8 +44,8 @@ class NodeClock:
             id = _id(made) or above  # a node without an id is a part of the op that led to it
             if id:
                 self._hook(made, id)
-            for after, _ in made.next_functions:
-                if after is not None and after not in met:
+            for after in nodes_before(made):
+                if after not in met:
                     met.add(after)
                     waiting.append((after, id))
 

@@ -22,6 +22,8 @@ from nbgrad.core.engine.node import Node, Origin, Output
 from nbgrad.core.engine.place import Place
 from nbgrad.core.engine.state import current
 from nbgrad.core.engine.torch_origins import KEY, owner_of
+from nbgrad.core.engine.walk import nodes_before
+from nbgrad.core.recorder.kept import names_in
 
 _TWICE = "backward through the graph a second time"
 _CHANGED = "has been modified by an inplace operation"
@@ -63,7 +65,7 @@ def _walked(roots: list[Any]) -> list[tuple[Any, Node]]:
         if owner is None or made in found:
             continue
         found[made] = owner
-        waiting += [(after, owner) for after, _ in made.next_functions if after is not None]
+        waiting += [(after, owner) for after in nodes_before(made)]
     return sorted(found.items(), key=lambda one: -one[0]._sequence_nr())
 
 
@@ -100,14 +102,7 @@ def saved_by(roots: list[Any]) -> Callable[[int], list[tuple[str, Tensor]]]:
 def _saved_names(made: Any) -> Iterator[str]:
     if isinstance(made, BackwardCFunction):
         yield "saved_tensors"
-    kind = type(made)
-    if kind not in _NAMES:
-        _NAMES[kind] = [name for name in dir(kind) if name.startswith("_saved_")]
-    yield from _NAMES[kind]
-
-
-_NAMES: dict[type, list[str]] = {}
-"""For each class of torch's nodes that was met, the names of the values that it saves."""
+    yield from names_in(made.__class__, "_saved_")
 
 
 def _twice(roots: list[Any], origins: list[Origin]) -> Explanation | None:

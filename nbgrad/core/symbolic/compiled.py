@@ -30,7 +30,7 @@ from nbgrad.core.symbolic.nest import interpreter
 from nbgrad.core.symbolic.passes.optimize import LEVELS, Level
 from nbgrad.core.symbolic.program import Program
 from nbgrad.core.symbolic.surroundings import change_of, differs
-from nbgrad.core.symbolic.tracing import Spec, Trace, spec_of, traced
+from nbgrad.core.symbolic.tracing import Spec, Trace, is_tensor, spec_of, traced
 from nbgrad.core.symbolic.turns import running, tracing
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -212,7 +212,7 @@ class Compiled:
 
     def _limit(self, key: Any, args: tuple[Any, ...]) -> None:
         """Forget the oldest programs if there are too many, and tell the user once of a number that changes."""
-        kind = repr(mapped(lambda one: _part(one) if _is_tensor(one) else type(one), args))
+        kind = repr(mapped(lambda one: _part(one) if is_tensor(one) else type(one), args))
         alike = self._alike.setdefault(kind, [])
         if key in alike:
             return
@@ -478,10 +478,6 @@ def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
     if all([isinstance(one, TensorBase) for one in args]):  # noqa: C419  # faster than a generator
         return [one._data for one in args]
     return [raw_of(one) for one in leaves(args) if isinstance(one, TensorBase | torch.Tensor)]
-
-
-def _is_tensor(given: Any) -> bool:
-    return isinstance(given, TensorBase | torch.Tensor)
 
 
 def _sharing(args: tuple[Any, ...]) -> Any:

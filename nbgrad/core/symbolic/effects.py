@@ -17,7 +17,7 @@ import torch
 from nbgrad.core.engine.call_site import in_library
 from nbgrad.core.engine.node import Hooks, TensorBase
 from nbgrad.core.engine.user_names import is_module
-from nbgrad.core.symbolic.surroundings import Sight, differs, is_library
+from nbgrad.core.symbolic.surroundings import Sight, codes_in, differs, is_library
 
 _MOST = 100_000
 """How many objects are looked at, the nearest first."""
@@ -175,7 +175,7 @@ class Effects:
         yield from zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
         if own:
             self._hold(_function(name, value))
-            space, names = value.__globals__, set(_names_in(value.__code__))
+            space, names = value.__globals__, {name for code in codes_in(value.__code__) for name in code.co_names}
             self._hold(_Variables("", value, space, None if "globals" in names else names))
             yield from ((key, space[key]) for key in names if key in space)
             yield f"the defaults of {value.__name__}", value.__defaults__
@@ -188,13 +188,6 @@ class Effects:
             self._hold(_Attributes(name, value, value.__dict__, frozenset()))
         if isinstance(value, TensorBase):
             self._hold(_hooks(name, value))
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from _names_in(one)
 
 
 def _deep(value: Any) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nbgrad.core.symbolic.ir import Listing, ProgramStep, Value
 from nbgrad.core.symbolic.lines import ProgramLine, lines_of
+from nbgrad.core.symbolic.outline import count_of
 from nbgrad.core.symbolic.passes.common import merge_common
 from nbgrad.core.symbolic.passes.rewrite import Note
 
@@ -37,11 +38,11 @@ def _size(listing: Listing, lines: list[ProgramLine]) -> str:
     rows = [line for line in lines if line.row is not None]
     phases = ", ".join(f"{counts[phase]} {phase}" for phase in ("forward", "backward", "update") if counts[phase])
     inside = sum(len(line.steps) for line in rows)
-    takes = f"{_counted(len(listing.inputs), 'input')} and {_counted(len(listing.captured), 'captured tensor')}"
+    takes = f"{count_of(len(listing.inputs), 'input')} and {count_of(len(listing.captured), 'captured tensor')}"
     return (
         f"{listing.name} takes {takes}. "
-        f"It has {_counted(len(listing), 'step')}: {phases or 'none'}. "
-        f"{_counted(len(rows), 'call')} of rows of the op table {'makes' if len(rows) == 1 else 'make'} {inside} of "
+        f"It has {count_of(len(listing), 'step')}: {phases or 'none'}. "
+        f"{count_of(len(rows), 'call')} of rows of the op table {'makes' if len(rows) == 1 else 'make'} {inside} of "
         "the steps."
     )
 
@@ -64,7 +65,7 @@ def _needs(lines: list[ProgramLine]) -> Iterator[str]:
         return
     nbytes = sum({value.storage: value.nbytes for value in saved}.values())
     yield (
-        f"The backward needs {_counted(len(saved), 'value')} of the forward, {_size_of(nbytes)}: "
+        f"The backward needs {count_of(len(saved), 'value')} of the forward, {_size_of(nbytes)}: "
         f"{_named([f'{value!r} {list(value.shape)}' for value in saved])}."
     )
 
@@ -75,7 +76,7 @@ def _passes(notes: Sequence[Note]) -> Iterator[str]:
     rules = Counter(note.rule for note in notes)
     nodes, nbytes = sum(note.nodes for note in notes), sum(note.nbytes for note in notes)
     yield (
-        f"Passes have left out {_counted(nodes, 'step')} and {_size_of(nbytes)} of results: "
+        f"Passes have left out {count_of(nodes, 'step')} and {_size_of(nbytes)} of results: "
         f"{', '.join(f'{count} by {rule}' for rule, count in rules.items())}."
     )
     yield from (f"  {note}" for note in notes[:_SHOWN])
@@ -89,7 +90,7 @@ def _repeated(listing: Listing, lines: list[ProgramLine]) -> Iterator[str]:
     if again:
         named = _named([f"{note.before} is {note.after}" for note in again], ";")
         yield (
-            f"{_counted(len(again), 'step')} {'computes' if len(again) == 1 else 'compute'} the result of an earlier "
+            f"{count_of(len(again), 'step')} {'computes' if len(again) == 1 else 'compute'} the result of an earlier "
             f"step again: {named}. optimize() removes {'it' if len(again) == 1 else 'them'}."
         )
     readers = Counter(id(value) for step in listing.steps for value in {id(one): one for one in step.inputs()}.values())
@@ -103,7 +104,7 @@ def _random(listing: Listing) -> Iterator[str]:
     random = [step for step in listing.steps if step.random]
     if random:
         yield (
-            f"{_counted(len(random), 'step')} {'draws' if len(random) == 1 else 'draw'} random numbers "
+            f"{count_of(len(random), 'step')} {'draws' if len(random) == 1 else 'draw'} random numbers "
             f"({_named(dict.fromkeys(step.name for step in random))}): each run draws anew, in this order, and no pass "
             "merges or drops them."
         )
@@ -118,18 +119,18 @@ def _changes(listing: Listing) -> Iterator[str]:
     inside = [step for step in writing if not any(value.storage in outer for value in step.writes)]
     if inside:
         yield (
-            f"{_counted(len(inside), 'step')} {'changes' if len(inside) == 1 else 'change'} a result in place "
+            f"{count_of(len(inside), 'step')} {'changes' if len(inside) == 1 else 'change'} a result in place "
             f"({_named(_names(inside))})."
         )
     if outside:
-        yield f"A run changes {_counted(len(outside), 'captured tensor')}: {_named(map(repr, outside.values()))}."
+        yield f"A run changes {count_of(len(outside), 'captured tensor')}: {_named(map(repr, outside.values()))}."
 
 
 def _gradients(listing: Listing) -> Iterator[str]:
     kept = [value for _, value in listing.gradients if value is not None]
     if kept:
         yield (
-            f"A run sets .grad of {_counted(len(kept), 'tensor')} as the function does ({_named(map(repr, kept))}). So "
+            f"A run sets .grad of {count_of(len(kept), 'tensor')} as the function does ({_named(map(repr, kept))}). So "
             "these gradients leave the program, and no pass drops them or uses their memory for something else. To "
             "free them, call zero_grad() after the step as well."
         )
@@ -146,12 +147,8 @@ def _named(texts: Iterable[str], between: str = ",") -> str:
     return f"{between} ".join([*every[:_SHOWN], *more])
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
 def _size_of(nbytes: int) -> str:
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if nbytes >= size:
             return f"{nbytes / size:.1f} {unit}"
-    return _counted(nbytes, "byte")
+    return count_of(nbytes, "byte")

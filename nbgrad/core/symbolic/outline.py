@@ -16,7 +16,7 @@ def outline(listing: Listing) -> str:
     """The text: what the program takes, its lines at the level of rows, and what it returns."""
     source = Source(listing, "ops")
     takes = ", ".join(f"{value!r} {kind(value)}" for value in listing.inputs)
-    head = [f"program {listing.name}({takes}): {_count(len(source.lines), 'line')}, {_count(len(listing), 'step')}"]
+    head = [f"program {listing.name}({takes}): {count_of(len(source.lines), 'line')}, {count_of(len(listing), 'step')}"]
     if listing.captured:
         names = [f"{value!r} {kind(value)}" for value in listing.captured]
         more = f", and {len(names) - _LAST} more" if len(names) > _LAST else ""
@@ -52,5 +52,6 @@ def _gradients(listing: Listing) -> list[tuple[str, object]]:
     return [(names[id(owner)], value) for owner, value in listing.gradients if id(owner) in names]
 
 
-def _count(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
+    """A number of things: 1 step, 2 steps."""
     return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -374,13 +374,18 @@ _ATTRIBUTE_STEPS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR",
 """Instructions of Python. A program does not store what the function stores: it holds while that is there already."""
 
 
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """The code of a function, and of all functions inside of it."""
+    yield code
+    for one in reversed(code.co_consts):
+        if isinstance(one, CodeType):
+            yield from codes_in(one)
+
+
 def _global_names(code: CodeType, attributes: set[str]) -> list[str]:
     """The global variables that a function uses. The attributes that it names are added to ``attributes``."""
     names: dict[str, None] = {}
-    codes = [code]
-    while codes:
-        one = codes.pop()
-        codes += (inner for inner in one.co_consts if isinstance(inner, CodeType))
+    for one in codes_in(code):
         for step in dis.get_instructions(one):
             if step.opname in _VARIABLE_STEPS:
                 names[step.argval] = None
@@ -397,10 +402,8 @@ def _by_text(code: CodeType, dicts: set[str], asked: set[str]) -> bool:
         dicts: the names of what gives variables as a dict.
         asked: the texts that may be names are added.
     """
-    found, codes = False, [code]
-    while codes:
-        one = codes.pop()
-        codes += (inner for inner in one.co_consts if isinstance(inner, CodeType))
+    found = False
+    for one in codes_in(code):
         if not _TEXTUAL.isdisjoint(one.co_names):
             asked.update(name for name in one.co_consts if isinstance(name, str) and name.isidentifier())
         if dicts.isdisjoint(one.co_names):

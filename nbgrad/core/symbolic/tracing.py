@@ -160,10 +160,10 @@ def _traced(
     )
     listing.events = [one for one in tracer.events if not is_fake(one.owner._data)]  # of tensors from outside
     surroundings = Surroundings(function, [*(modules := list(tracer.modules.values())), *tracer.optimizers()])
-    tensors = {id(one.value): one.name for one in surroundings.seen if _is_tensor(one.value)}
+    tensors = {id(one.value): one.name for one in surroundings.seen if is_tensor(one.value)}
     name_values(listing, modules, tensors, tracer.state_names())
     needing = [
-        isinstance(one, TensorBase) and tracer.watch.has_backward(one) for one in leaves(found) if _is_tensor(one)
+        isinstance(one, TensorBase) and tracer.watch.has_backward(one) for one in leaves(found) if is_tensor(one)
     ]
     kept = tracer.found_gradients, tracer.guards, modules, tracer.states()
     return Trace(listing.check(), _held(tracer), *kept, needing, surroundings)
@@ -226,7 +226,8 @@ def _place_of(function: Callable[..., Any], examples: tuple[Any, ...], wrong: Wr
     return None
 
 
-def _is_tensor(given: Any) -> bool:
+def is_tensor(given: Any) -> bool:
+    """Whether it is a tensor, ours or torch's."""
     return isinstance(given, TensorBase | torch.Tensor)
 
 

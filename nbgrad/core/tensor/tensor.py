@@ -18,11 +18,12 @@ from nbgrad.core.backend.torch_guards import check_asker, check_cut
 from nbgrad.core.engine import backward_errors
 from nbgrad.core.engine.backward import Inputs, backward
 from nbgrad.core.engine.call_site import user_frame, variable_name
-from nbgrad.core.engine.node import Hooks, Leaf, Node, Origin, Output, TensorBase, add, check_alike, raw_of
+from nbgrad.core.engine.node import Hooks, Leaf, Node, Origin, TensorBase, add, check_alike, raw_of
 from nbgrad.core.engine.pacing import backward_ended, pacers
 from nbgrad.core.engine.source_text import replaced_text, replacement
 from nbgrad.core.engine.state import current, tell_changed, tell_detached, tell_read
 from nbgrad.core.engine.tensor_data import Contents, check_device, check_differentiable, dtype_name, owned, told
+from nbgrad.core.engine.walk import node_of
 from nbgrad.core.suggestions import kind_of
 from nbgrad.core.tensor.broadcast_check import warn_copied
 from nbgrad.core.tensor.construct import raw_from
@@ -173,8 +174,7 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
     @property
     def grad_fn(self) -> Node | None:
         """The node of the op that made this tensor; None for a leaf."""
-        origin = self._known_origin()
-        return origin.node if isinstance(origin, Output) else origin if isinstance(origin, Node) else None
+        return node_of(self._known_origin())
 
     @property
     def is_leaf(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from nbgrad.core.engine.tensor_data import differentiable, dtype_name, overlaps
+from nbgrad.core.engine.walk import reached
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.nn.parameter import Parameter, Uninitialized, is_lazy
 
@@ -221,14 +222,7 @@ def current_load() -> Load | None:
 
 def _each(root: SavedModule) -> list[SavedModule]:
     """Every module once, also those that an overridden ``named_modules`` or ``named_children`` hides."""
-    found: dict[SavedModule, None] = {}
-    waiting = [root]
-    while waiting:
-        module = waiting.pop()
-        if module not in found:
-            found[module] = None
-            waiting += [child for _, child in module._own("module")]
-    return list(found)
+    return list(reached([root], lambda module: [child for _, child in module._own("module")]))
 
 
 def detached_data(value: Tensor) -> torch.Tensor:

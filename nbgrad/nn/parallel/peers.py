@@ -13,6 +13,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from nbgrad.core.graph.rank_part import GroupStore
+
 SLICE = 0.5
 """Seconds that one wait lasts: then an interrupt is let in, and what other processes tell is read."""
 
@@ -20,28 +22,21 @@ ROLL_CALL = 3.0
 """Seconds that the processes of a group have to answer when one of them finds that another is lost."""
 
 
-class Peers:
+class Peers(GroupStore):
     """The processes of a group, as one of them sees them.
 
     Each writes down in the group's store where it runs, and why it ends if it can. So a process that waits for another
     in vain can say for which, and does not wait until the time limit of the group.
-
-    Attributes:
-        group: the process group.
-        rank: the number of this process in it.
-        size: how many processes it has.
     """
 
     def __init__(self, group: Any, device: torch.device) -> None:
-        self.group = group
-        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
-        self._store: Any = dist.distributed_c10d._get_process_group_store(group)
+        super().__init__(group)
         # A store may outlive its processes, as torchrun's does. The mark keeps texts of earlier processes apart.
         mark = torch.tensor([randbits(62)], device=device)
         dist.broadcast(mark, dist.get_global_rank(group, 0), group=group)
         self._prefix = f"nbgrad/{mark.item():x}"
         self._told = False
-        self._set(f"place/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
+        self.write(f"place/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
 
     def all_reduce(self, data: torch.Tensor, op: Any = None) -> Any:
         """Begin to sum ``data`` over the processes, in place.
@@ -110,26 +105,13 @@ class Peers:
         if not self._told:
             self._told = True
             words = str(error).strip().partition("\n")[0]
-            self._set(f"end/{self.rank}", f"raised {type(error).__name__}{': ' if words else ''}{words}")
-            self._set("trouble", "yes")
-
-    def _set(self, key: str, value: str) -> None:
-        with contextlib.suppress(RuntimeError):  # the process that keeps the store has ended
-            self._store.set(f"{self._prefix}/{key}", value)
-
-    def _get(self, key: str) -> str | None:
-        """The text written under ``key``; None if there is none.
-
-        Raises:
-            RuntimeError: the store is gone.
-        """
-        key = f"{self._prefix}/{key}"
-        return self._store.get(key).decode() if self._store.check([key]) else None
+            self.write(f"end/{self.rank}", f"raised {type(error).__name__}{': ' if words else ''}{words}")
+            self.write("trouble", "yes")
 
     def _trouble(self) -> bool:
         """Whether a process has told that it is in trouble, or the store is gone with the process that keeps it."""
         try:
-            return self._get("trouble") is not None
+            return self.read("trouble") is not None
         except RuntimeError:
             return True
 
@@ -137,8 +119,8 @@ class Peers:
         """The error of this process, which waited in vain: it says which ranks ended, and why if they told."""
         if not self._told:
             self._told = True
-            self._set(f"end/{self.rank}", "waited")
-            self._set("trouble", "yes")
+            self.write(f"end/{self.rank}", "waited")
+            self.write("trouble", "yes")
         reasons = self._roll_call()
         why = f" torch says: {error}" if error is not None and not reasons else ""
         found = "; ".join(reasons) or "the processes cannot reach one another, or the time limit of the group is over"
@@ -175,9 +157,9 @@ class Peers:
         Raises:
             RuntimeError: the store is gone.
         """
-        answer = self._get(f"end/{rank}")
-        if answer is None and _has_ended(self._get(f"place/{rank}")):
-            answer = self._get(f"end/{rank}") or "ended"
+        answer = self.read(f"end/{rank}")
+        if answer is None and _has_ended(self.read(f"place/{rank}")):
+            answer = self.read(f"end/{rank}") or "ended"
         return answer
 
 

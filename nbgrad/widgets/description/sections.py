@@ -118,11 +118,7 @@ def _spans(tree: Tree) -> dict[str, tuple[int, int]]:
         scope = node["scope"]
         if node["kind"] in ("op", "failed") and scope in tree and scope is not None:
             spans[scope] = (spans[scope][0] if scope in spans else at), at
-    for scope in tree.inner_first():
-        parent = tree.parents[scope]
-        if parent is not None and scope in spans:
-            (begin, end), (first, last) = spans.get(parent, spans[scope]), spans[scope]
-            spans[parent] = min(begin, first), max(end, last)
+    tree.widen(spans)
     return spans
 
 

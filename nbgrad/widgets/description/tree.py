@@ -164,6 +164,14 @@ class Tree:
             yield (one := waiting.pop())
             waiting += self._inner[one]
 
+    def widen(self, spans: dict[str, tuple[int, int]]) -> None:
+        """Let the span of each scope, the first and the last position in it, contain those of the scopes in it."""
+        for scope in self.inner_first():
+            parent = self.parents[scope]
+            if parent is not None and scope in spans:
+                (begin, end), (first, last) = spans.get(parent, spans[scope]), spans[scope]
+                spans[parent] = min(begin, first), max(end, last)
+
     def inner(self, scope: str) -> list[str]:
         """The scopes directly in a scope, in the order in which they began."""
         return self._inner[scope]

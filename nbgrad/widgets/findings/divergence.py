@@ -15,7 +15,7 @@ from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Record
 from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import counted, number
-from nbgrad.widgets.findings.located import a_kind
+from nbgrad.widgets.findings.located import called
 
 _FAR = 1e3
 """A loss has grown without bound if it is at least this many times as large as before."""
@@ -81,7 +81,7 @@ def spoiled(
     first, *others = bad
     what = "NaN" if any(record.value is not None and record.value.nan for record in bad) else "Inf"
     more = translate(" and {others}", others=counted(len(others), "other")) if others else ""
-    where = translate("{what} is in {called}{more}", what=what, called=_called(first), more=more)
+    where = translate("{what} is in {called}{more}", what=what, called=called(first), more=more)
     if known is not None and known.phase == "unrecorded":
         lost = next((one for one in losses if one.value is not None and not isfinite(one.value)), None)
         since = translate(
@@ -219,10 +219,6 @@ def advised(record: Record, text: str) -> str:
     return f"{text}. {translate(SMALLER)}" if remedy is SMALLER else f"{text}. {translate(_RANGE)} {remedy}"
 
 
-def _called(record: Record) -> str:
-    return f"{record.full_name or a_kind(record)} {record.shape}"
-
-
 def _first_bad(frames: Sequence[HistoryFrame]) -> int | None:
     return next((at for at, frame in enumerate(frames[:-1]) if not finite(frame)), None)
 
@@ -251,7 +247,7 @@ def _began(frame: HistoryFrame, frames: Sequence[HistoryFrame], records: list[Re
         return translate("whose gradients were not finite")
     if not isfinite(frame.loss):
         one = held(frames, records)
-        already = "" if one is None else translate(", with {called}, which held it already", called=_called(one))
+        already = "" if one is None else translate(", with {called}, which held it already", called=called(one))
         return translate(
             "whose loss was {loss}: it began in its forward{already}", loss=number(frame.loss), already=already
         )

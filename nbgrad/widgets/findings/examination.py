@@ -13,6 +13,7 @@ import torch
 from nbgrad.core.engine.scope import ModuleScope
 from nbgrad.core.engine.state import Scope, outwards
 from nbgrad.core.engine.traits import traits_of
+from nbgrad.core.engine.walk import reached
 from nbgrad.core.graph.evidence import Evidence
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.first_bad import FirstBad
@@ -237,16 +238,7 @@ class Examination:
 
     def leads(self, first: Record, last: Record) -> bool:
         """Whether ``last`` was computed from ``first``."""
-        waiting, seen = [last.id], {last.id}
-        while waiting:
-            id = waiting.pop()
-            if id == first.id:
-                return True
-            for source in self.made[id].sources:
-                if source >= first.id and source not in seen:
-                    seen.add(source)
-                    waiting.append(source)
-        return False
+        return first.id in reached([last.id], lambda at: [one for one in self.made[at].sources if one >= first.id])
 
     @cached_property
     def rows(self) -> set[int]:

@@ -8,6 +8,7 @@ from nbgrad.core.engine.tensor_data import dtype_name
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.place_text import place_text
 from nbgrad.core.graph.record import Record
+from nbgrad.core.graph.unreached import Unstepped
 from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import counted, number
 from nbgrad.widgets.findings import divergence
@@ -137,39 +138,26 @@ def unstepped(case: Examination) -> list[Finding]:
     patience, remedy = 1 if graph.closed else _ROUNDS, translate("call step() after backward() if they are to learn")
     never = evidence.untouched() if graph.closed and graph.ending is None else []
     grown = {record.id for record in case.records if _adds_up(record)}
-    missing = [
-        Finding(
-            "no step",
-            translate(
-                "{name} holds {first_of}, whose .grad holds the sum of {backwards}, but neither its "
-                "step() nor its zero_grad() was called: {remedy}",
-                name=one.name,
-                first_of=first_of([what for _, what in one.waiting]),
-                backwards=counted(graph.backwards, "backward"),
-                remedy=remedy,
-            ),
-            remedy,
-            one.waiting[0][0],
-            tuple([what for _, what in one.waiting]),
-        )
+    neither = message(
+        "{name} holds {first_of}, whose .grad holds the sum of {backwards}, but neither its "
+        "step() nor its zero_grad() was called: {remedy}"
+    )
+    without = message(
+        "{name} holds {first_of}, which got a gradient, but {calls} of its zero_grad() came "
+        "without any of its step(): {remedy}"
+    )
+
+    def finding(text: str, one: Unstepped, **numbers: str) -> Finding:
+        names = [what for _, what in one.waiting]
+        said = translate(text, name=one.name, first_of=first_of(names), remedy=remedy, **numbers)
+        return Finding("no step", said, remedy, one.waiting[0][0], tuple(names))
+
+    return [
+        finding(neither, one, backwards=counted(graph.backwards, "backward"))
         for one in never
         if any(id in grown for id, _ in one.waiting)
-    ]
-    return missing + [
-        Finding(
-            "no step",
-            translate(
-                "{name} holds {first_of}, which got a gradient, but {calls} of its zero_grad() came "
-                "without any of its step(): {remedy}",
-                name=one.name,
-                first_of=first_of([what for _, what in one.waiting]),
-                calls=counted(one.cleared, "call"),
-                remedy=remedy,
-            ),
-            remedy,
-            one.waiting[0][0],
-            tuple([what for _, what in one.waiting]),
-        )
+    ] + [
+        finding(without, one, calls=counted(one.cleared, "call"))
         for one in (evidence.unstepped() if graph.ending is None else [])
         if one.cleared >= patience
     ]

@@ -7,10 +7,12 @@ from itertools import pairwise
 from math import inf, isfinite, sqrt
 from statistics import fmean, median
 
+from nbgrad.choices import FindingKind
+from nbgrad.core.engine.walk import reached
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.optimizers import LOOP
 from nbgrad.core.graph.record import Record
-from nbgrad.core.translation import translate
+from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import number
 from nbgrad.widgets.findings.divergence import alike
 from nbgrad.widgets.findings.examination import Examination, is_called_loss, outermost, takes_of, typical
@@ -323,16 +325,8 @@ def penalty(case: Examination) -> Iterator[Finding]:
 
 def _has_data(case: Examination, record: Record) -> bool:
     """Whether constants with several numbers lead to it."""
-    waiting, seen = [record], set[int]()
-    while waiting:
-        one = waiting.pop()
-        if one.kind == "constant" and one.shape not in ((), (1,)):
-            return True
-        for source in one.sources:
-            if source not in seen:
-                seen.add(source)
-                waiting.append(case.made[source])
-    return False
+    led = map(case.made.__getitem__, reached(record.sources, lambda at: case.made[at].sources))
+    return any(one.kind == "constant" and one.shape not in ((), (1,)) for one in (record, *led))
 
 
 def decay(case: Examination) -> Iterator[Finding]:
@@ -409,33 +403,27 @@ def over_time(case: Examination) -> Iterator[Finding]:
         if not (isfinite(early) and isfinite(late)) or not late:
             continue
         if early < _GONE * late:
-            told.add(at)
+            kind: FindingKind = "vanishing"
             remedy = translate("Use an LSTM or GRU, an orthogonal recurrent weight, or shorter sequences")
-            text = translate(
+            said = message(
                 "the gradient vanishes over the {count} iterations of {run}: its norm is {late} at "
-                "the last one and {early} at the first. {remedy}",
-                count=len(several),
-                run=last.run,
-                late=number(late),
-                early=number(early),
-                remedy=remedy,
+                "the last one and {early} at the first. {remedy}"
             )
-            yield replace(located(first, "vanishing", text, remedy), id=None)  # it is about all iterations
         elif early * _GONE > late:
-            told.add(at)
+            kind = "exploding"
             remedy = translate(
                 "Clip the gradients with clip_grad_norm_, and use an orthogonal recurrent weight or an LSTM"
             )
-            text = translate(
+            said = message(
                 "the gradient explodes over the {count} iterations of {run}: its norm is {late} at "
-                "the last one and {early} at the first. {remedy}",
-                count=len(several),
-                run=last.run,
-                late=number(late),
-                early=number(early),
-                remedy=remedy,
+                "the last one and {early} at the first. {remedy}"
             )
-            yield replace(located(first, "exploding", text, remedy), id=None)  # it is about all iterations
+        else:
+            continue
+        told.add(at)
+        sizes = {"late": number(late), "early": number(early)}
+        text = translate(said, count=len(several), run=last.run, remedy=remedy, **sizes)
+        yield replace(located(first, kind, text, remedy), id=None)  # it is about all iterations
 
 
 def _follow(case: Examination, several: list[Record]) -> bool:

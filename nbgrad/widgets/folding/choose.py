@@ -359,11 +359,7 @@ def _spans(tree: Tree) -> dict[str, tuple[int, int]]:
         scope = node["scope"]
         own[scope] = own[scope][0] if scope in own else position, position
     spans = {scope: span for scope, span in own.items() if scope is not None and scope in tree}
-    for scope in tree.inner_first():
-        parent = tree.parents[scope]
-        if parent is not None and scope in spans:
-            (begin, end), (first, last) = spans.get(parent, spans[scope]), spans[scope]
-            spans[parent] = min(begin, first), max(end, last)
+    tree.widen(spans)
     return {scope: spans[scope] for scope in tree.parents if scope in spans}
 
 

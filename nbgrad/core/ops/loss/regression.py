@@ -7,7 +7,7 @@ import torch
 from nbgrad.core.backend.aten import aten
 from nbgrad.core.backend.autocast import any_enabled
 from nbgrad.core.dispatch.op import op
-from nbgrad.core.dispatch.samples import Make, Sample
+from nbgrad.core.dispatch.samples import Make, Sample, varied
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.traits import Traits
 from nbgrad.core.ops.elementwise.arithmetic import sub
@@ -61,23 +61,12 @@ def errors(make: Make):
 
 
 def with_gradients(samples, *changes):
-    """Samples as ``with_settings`` makes them, each with a gradient of the output in front of its arguments."""
+    """Samples as ``varied`` makes them, each with a gradient of the output in front of its arguments."""
 
     def more(make: Make):
-        for args, settings in with_settings(samples, *changes)(make):
+        for args, settings in varied(samples, *changes)(make):
             alone = settings.get("reduction", "mean") != "none"
             yield Sample.of(make(*() if alone else args[0].shape), *args, **{"reduction": "mean", **settings})
-
-    return more
-
-
-def with_settings(samples, *changes):
-    """The samples of a loss, and the last one again with each of these settings."""
-
-    def more(make: Make):
-        drawn = list(samples(make))
-        yield from drawn
-        yield from (Sample(drawn[-1].args, {**drawn[-1].settings, **change}) for change in changes)
 
     return more
 
@@ -262,7 +251,7 @@ def _(gradient, g, difference, reduction):
     formula=r"\frac{1}{n} \sum_i \frac{(x_i - t_i)^2}{2 \beta} \text{ where } |x_i - t_i| < \beta \text{, else } "
     r"|x_i - t_i| - \frac{\beta}{2}",
     broadcasts=True,
-    samples=with_settings(errors, {"beta": 0.5}, {"beta": 0.0}, {"beta": 2.0, "reduction": "none"}),
+    samples=varied(errors, {"beta": 0.5}, {"beta": 0.0}, {"beta": 2.0, "reduction": "none"}),
     traits=Traits(takes="values"),
 )
 def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
@@ -333,7 +322,7 @@ def _(gradient, g, input, target, reduction, beta):
     formula=r"\frac{1}{n} \sum_i \frac{(x_i - t_i)^2}{2} \text{ where } |x_i - t_i| \leq \delta \text{, else } "
     r"\delta (|x_i - t_i| - \frac{\delta}{2})",
     broadcasts=True,
-    samples=with_settings(errors, {"delta": 0.5}, {"delta": 2.0, "reduction": "none"}),
+    samples=varied(errors, {"delta": 0.5}, {"delta": 2.0, "reduction": "none"}),
     traits=Traits(takes="values"),
 )
 def huber_loss(input, target, *, reduction="mean", delta=1.0):

@@ -248,8 +248,9 @@ class Unique(Function):
         )
 
 
-def _found(input, results):
-    """The results of ``unique``; the values, and only these, depend on the input."""
+def _found(function, input, *args, **settings):
+    """The results of a function of torch for ``input``; the values, and only these, depend on it."""
+    results = function(input.data if isinstance(input, Tensor) else input, *args, **settings)
     if not isinstance(input, Tensor) or not input.requires_grad or not is_grad_enabled():
         return _wrapped(input, results)
     values, *others = results if isinstance(results, tuple) else (results,)
@@ -262,16 +263,14 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
 
     With ``return_inverse`` also which of them each element is, with ``return_counts`` how often each occurs.
     """
-    raw = input.data if isinstance(input, Tensor) else input
     settings = {"return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
-    return _found(input, torch.unique(raw, sorted, **settings))
+    return _found(torch.unique, input, sorted, **settings)
 
 
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
     """The elements, or the slices along ``dim``, with equal neighbours merged; with the settings of ``unique``."""
-    raw = input.data if isinstance(input, Tensor) else input
     settings = {"return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
-    return _found(input, torch.unique_consecutive(raw, **settings))
+    return _found(torch.unique_consecutive, input, **settings)
 
 
 for _function in (nonzero, argwhere, unique, unique_consecutive):

@@ -93,9 +93,7 @@ class _Algebra:
                 self._see(value)
             if (of := _seen_whole(step)) is not None:
                 self._roots[id(step.result)] = self._root(of)
-        if not self._notes:
-            return Passed(self._listing, [])
-        return Passed(self._listing.with_steps(steps, self._stands), self._notes)
+        return Passed.of(self._listing, steps, self._notes, self._stands)
 
     # ---------------------------------------------------------------------------------------- values there are
 

@@ -76,12 +76,7 @@ class _Sinking:
             kept.append(step)
             if made is not None:
                 notes.append(made)
-        if not notes:
-            return Passed(self._listing, [])
-        found = self._listing.with_steps(kept[::-1])
-        used = {id(value) for step in kept for value in step.inputs()}
-        found.captured = [*found.captured, *(one for one in self._numbers.values() if id(one) in used)]
-        return Passed(found, notes[::-1])
+        return Passed.of(self._listing, kept[::-1], notes[::-1], constants=self._numbers.values())
 
     def _fits(self, step: ProgramStep) -> bool:
         """Whether a step makes one value whose numbers stay."""
@@ -327,10 +322,8 @@ class _Merging:
                 continue
             steps += made
             notes.append(note("sum of sums", step, made, 0))
-        if not notes:
-            return Passed(self._listing, [])
         kept = [one for one in steps if not (isinstance(one.result, Value) and id(one.result) in self._dropped)]
-        return Passed(self._listing.with_steps(kept), notes)
+        return Passed.of(self._listing, kept, notes)
 
     def _merged(self, step: ProgramStep) -> list[ProgramStep] | None:
         """The steps that stand for an addition of sums."""
@@ -415,10 +408,8 @@ def factor_out(listing: L) -> Passed[L]:
         for one in pair or (step,):
             for value in one.results():
                 made[id(value)] = one
-    if not notes:
-        return Passed(listing, [])
     steps = [step for step in steps if not (isinstance(step.result, Value) and id(step.result) in dropped)]
-    return Passed(listing.with_steps(steps), notes)
+    return Passed.of(listing, steps, notes)
 
 
 def _factored(step: ProgramStep, of: Sum, inner: ProgramStep, editor: Editor) -> tuple[ProgramStep, ProgramStep] | None:

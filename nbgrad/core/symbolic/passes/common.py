@@ -41,9 +41,7 @@ def merge_common(listing: L) -> Passed[L]:
         for value, other in zip(made, known, strict=True):
             stands.add(value, other)
         notes.append(note("common subexpression", step, known))
-    if not notes:
-        return Passed(listing, [])
-    return Passed(listing.with_steps(steps, stands), notes)
+    return Passed.of(listing, steps, notes, stands)
 
 
 def _key(step: ProgramStep, memory: Memory) -> object:

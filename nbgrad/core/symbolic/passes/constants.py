@@ -46,12 +46,7 @@ def fold_constants(listing: L) -> Passed[L]:
         stands.add(given.result, constant)
         folded.append(constant)
         notes.append(note("constant", given, [constant]))
-    if not notes:
-        return Passed(listing, [])
-    found = listing.with_steps(kept, stands)
-    used = {id(value) for step in kept for value in step.inputs()}
-    found.captured = [*found.captured, *(one for one in folded if id(one) in used)]
-    return Passed(found, notes)
+    return Passed.of(listing, kept, notes, stands, folded)
 
 
 def _foldable(step: ProgramStep, fixed: set[int]) -> bool:

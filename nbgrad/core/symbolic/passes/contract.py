@@ -49,9 +49,7 @@ class _Contraction:
             dropped.add(id(product))
             steps += made
             notes.append(note("product and sum in one", step, made, 0))
-        if not notes:
-            return Passed(self._listing, [])
-        return Passed(self._listing.with_steps([one for one in steps if id(one) not in dropped]), notes)
+        return Passed.of(self._listing, [one for one in steps if id(one) not in dropped], notes)
 
     def _see(self, step: ProgramStep) -> None:
         """Remember products, and the values subtracted from them."""

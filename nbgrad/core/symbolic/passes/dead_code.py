@@ -44,6 +44,4 @@ def remove_dead_code(listing: L) -> Passed[L]:
         for value in (*step.inputs(), *step.writes):
             live.add(id(value))
             seen.add(value.storage)
-    if not notes:
-        return Passed(listing, [])
-    return Passed(listing.with_steps(kept[::-1]), notes[::-1])
+    return Passed.of(listing, kept[::-1], notes[::-1])

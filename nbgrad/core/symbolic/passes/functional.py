@@ -77,9 +77,7 @@ def undo_in_place(listing: L) -> Passed[L]:
         stands.add(target, made.result)
         steps.append(made)
         notes.append(note("value in place of a change", given, [made], 0))
-    if not notes:
-        return Passed(listing, [])
-    return Passed(listing.with_steps(steps, stands), notes)
+    return Passed.of(listing, steps, notes, stands)
 
 
 def _changed(step: ProgramStep) -> Value | None:
@@ -111,9 +109,7 @@ def work_in_place(listing: L) -> Passed[L]:
         memory.move(step.result, operand)
         steps.append(made)
         notes.append(note("in place", given, [made], 0))
-    if not notes:
-        return Passed(listing, [])
-    return Passed(listing.with_steps(steps, stands), notes)
+    return Passed.of(listing, steps, notes, stands)
 
 
 class _Lifetimes:

@@ -65,6 +65,26 @@ class Passed(Generic[L]):
     listing: L
     notes: list[Note]
 
+    @classmethod
+    def of(
+        cls,
+        listing: L,
+        steps: list[ProgramStep],
+        notes: list[Note],
+        change: Callable[[Any], Any] | None = None,
+        constants: Iterable[Value] = (),
+    ) -> "Passed[L]":
+        """``listing`` itself if there are no ``notes``; else with these ``steps``, and new ``constants`` that they use.
+
+        ``change`` maps each value to the one that now stands for it.
+        """
+        if not notes:
+            return cls(listing, [])
+        found = listing.with_steps(steps, change)
+        used = {id(value) for step in steps for value in step.inputs()}
+        found.captured = [*found.captured, *(one for one in constants if id(one) in used)]
+        return cls(found, notes)
+
 
 def note(rule: str, step: ProgramStep, after: Sequence[ProgramStep | Value], nodes: int = 1) -> Note:
     """The note of a rewrite of ``step``.
