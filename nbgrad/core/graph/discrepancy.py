@@ -283,14 +283,19 @@ class DiscrepancySearch:
             yield from self._first_apart()
 
     def _first_apart(self) -> Iterator[Discrepancy]:
-        """Where runs part whose ops stand in another order: the ops that are only on one side, before what differs."""
+        """Where runs part whose ops stand in another order: ops on one side before what differs, or what differs."""
         pair = next((pair for pair in self.found.pairs() if self.left.is_op(pair[0]) and not self.agree(*pair)), None)
-        mine, theirs = self.lacking()
-        if pair is None or not (mine or theirs):
+        if pair is None:
             return
-        first = (mine[0] if mine else None, theirs[0] if theirs else None)
-        user = self.left.records[pair[0]]
-        yield Discrepancy("extra", *first, {}, self.value(*pair), parts=(tuple(mine), tuple(theirs)), user=user)
+        (mine, theirs), one, other = self.lacking(), self.left.records[pair[0]], self.right.records[pair[1]]
+        if mine or theirs:
+            first = (mine[0] if mine else None, theirs[0] if theirs else None)
+            yield Discrepancy("extra", *first, {}, self.value(*pair), parts=(tuple(mine), tuple(theirs)), user=one)
+            return
+        taken = [known for known in self.inputs(*pair) if -1 not in known and self.found.of_left[known[0]] != known[1]]
+        named = {self._input_name(pair[0], a): self._pair_called(a, b) for a, b in taken}
+        note = translate("it takes another tensor")
+        yield Discrepancy("op", one, other, named, self.value(*pair), note=note)
 
     def _ended(self, left: int, right: int) -> bool:
         return self.found.of_left[left] != right

@@ -472,14 +472,13 @@ class Kept:
         """The norms of the gradients of tensors, kept ones and ``more``. Each is on the device that computed it."""
         self._asked = True
         known = self._known().norms(self._lone)
-        held = {id: data for id, (data, _) in self._held().items() if isinstance(id, int)}
+        held = {key: data for key, (data, _) in self._held().items() if isinstance(key, int)}
         if self._early:  # most often no backward follows, and then all statistics are read: so once instead of twice
-            self._measure(
-                {id(data): data for data, _ in self._held().values() if data.is_cpu and data.numel() > SAMPLE}
-            )
-            known |= {key: found[1].norm for key, data in held.items() if (found := self._measured.get(id(data)))}
+            large = [data for data, _ in self._held().values() if data.is_cpu and data.numel() > SAMPLE]
+            self._measure({id(one): one for one in large})
+            known |= {key: told[1].norm for key, data in held.items() if (told := self._measured.get(id(data)))}
         self.forget_places()
-        return {**norms({id: data for id, data in {**more, **held}.items() if id not in known}), **known}
+        return {**norms({key: data for key, data in {**more, **held}.items() if key not in known}), **known}
 
     def _measure(self, tensors: dict[int, torch.Tensor]) -> dict[int, Stats]:
         """The statistics of kept ``tensors``, by Python's ``id()`` of each. Those of large ones are remembered."""
