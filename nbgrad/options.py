@@ -9,6 +9,7 @@ The engine is imported only to refuse a value and to look for a device: the comm
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from typing import Any, Literal, get_args
@@ -23,6 +24,13 @@ GRAPH = ".nbgrad"
 SUFFIXES = (".svg", ".png", ".pdf", ".html", ".gif", ".dot", ".json", ".txt", GRAPH)
 """The suffixes of the file formats that a graph can be written in."""
 
+
+_MADE_BY = {
+    ".png": ("resvg_py", "resvg-py", "resvg-py"),
+    ".gif": ("PIL", "pillow", "pillow"),
+    ".pdf": ("typst", "typst", '"nbgrad[pdf]"'),
+}
+"""Of the suffixes that need another package: its name in Python and for pip, and what pip is to install."""
 
 _FILMS = (".mp4", ".webm", ".mov", ".avi", ".mkv", ".apng", ".webp")
 
@@ -132,6 +140,18 @@ def check_file(path: str | os.PathLike[str]) -> None:
     """Raise a ValueError for an unknown file format, an OSError if the folder does not exist or is a file."""
     suffix_of(path)
     check_folder(path)
+
+
+def check_package(path: str | os.PathLike[str]) -> None:
+    """Raise a ModuleNotFoundError if the package that makes a file like ``path`` is not installed."""
+    suffix = Path(path).suffix.lower()
+    name, package, install = _MADE_BY.get(suffix, ("os", "", ""))
+    if find_spec(name) is None:
+        raise ModuleNotFoundError(
+            f"{str(path)!r} was not written: a {suffix} file is made by the package {package}, which is not installed. "
+            f"Run: pip install {install}   (or save it as .svg)",
+            name=name,
+        )
 
 
 def check_folder(path: str | os.PathLike[str], *, shell: bool = False) -> None:

@@ -88,9 +88,9 @@ def nothing(others: Sequence[OtherThread]) -> str:
             name=running[0],
         )
     return translate(
-        "nothing was recorded: in this process, no op ran on a tensor that needs a gradient. If the "
-        "program starts other processes, start each of them with nbgrad run, as in torchrun -m "
-        "nbgrad run train.py"
+        "nothing was recorded: in this process, no op ran on a tensor that needs a gradient, and what runs under "
+        "torch.func is not recorded. If the program starts other processes, start each of them with nbgrad run, as in "
+        "torchrun -m nbgrad run train.py"
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from nbgrad.arguments import argument_of
 from nbgrad.choices import SEVERITIES
-from nbgrad.options import SUFFIXES, TABLE, Options, check_folder, suffix_of
+from nbgrad.options import SUFFIXES, TABLE, Options, check_folder, check_package, suffix_of
 from nbgrad.run.parser import CommandParser
 from nbgrad.run.script import ProgramError, PythonProgram, found_module, found_script
 from nbgrad.run.terminal import StatusLine
@@ -203,9 +203,12 @@ def _file(parser: argparse.ArgumentParser, path: str, *, any_suffix: bool = Fals
     try:
         if not any_suffix:
             suffix_of(path)
+            check_package(path)
         check_folder(path, shell=True)
         file = Path(path).expanduser().absolute()
         _try(file)
+    except ModuleNotFoundError as error:
+        _refuse(parser, str(error))
     except (OSError, ValueError) as error:
         _refuse(parser, _sentence(error))
     return file

@@ -372,6 +372,22 @@ def test_a_program_without_torch_is_not_recorded_and_reads_its_stdin(tmp_path: P
     assert "nothing was recorded" in result.stderr
 
 
+@pytest.mark.parametrize("suffix", [".pdf", ".png", ".gif"])
+def test_a_file_whose_package_is_missing_is_refused_before_the_program_runs(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nbgrad import options
+    from nbgrad.run.command import main
+
+    (tmp_path / "train.py").write_text("raise AssertionError")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(options._MADE_BY, suffix, ("no_such_module", "no-such-package", "no-such-package"))
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--save", f"run{suffix}", "train.py"])
+    assert ended.value.code == 2
+    assert f"'run{suffix}' was not written: a {suffix} file is made by the package no-such" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
