@@ -530,12 +530,19 @@ class DiscrepancySearch:
             mine, theirs = one.inputs[position], other.inputs[place]
             if (mine.gradient is None) != (theirs.gradient is None):
                 side = "left" if theirs.gradient is None else "right"
+                lacking = (self.right, pairs[position][1]) if side == "left" else (self.left, pairs[position][0])
+                if self._is_changed(*lacking):
+                    continue
                 note = translate("only the {side} one passes a gradient to {name}", side=side, name=mine.name)
                 yield self._wrong(left, right, None, mine.name, note)
             elif mine.gradient is not None and theirs.gradient is not None:
                 apart = self._passed(left, right, mine, theirs)
                 if apart is not None and not apart.agrees:
                     yield self._wrong(left, right, apart, mine.name)
+
+    def _is_changed(self, side: Side, place: int) -> bool:
+        """Whether the gradient that an op passed to a leaf is not known, because clipping has changed it in place."""
+        return not side.is_op(place) and side.records[place].gradient is not None
 
     def _wrong(self, left: int, right: int, apart: Distance | None, name: str, note: str = "") -> Discrepancy:
         """The same op with another gradient of the input ``name``."""
