@@ -190,6 +190,19 @@ def test_other_ops_whose_difference_rounding_swallows_are_named() -> None:
     assert "silu in" in str(found)
 
 
+def test_numbers_that_were_rounded_on_the_way_are_told_so() -> None:
+    def net(cast: bool) -> Callable[[], None]:
+        def run() -> None:
+            h = nn.Linear(6, 6)(torch.randn(12, 6))
+            (h.bfloat16().float() if cast else h).square().sum().backward()
+
+        return run
+
+    text = str(compare(recorded(net(False)), recorded(net(True))))
+    assert "types part at square" in text
+    assert "float32, but rounded to a shorter type before it on one side" in text
+
+
 def empty() -> Iterator[AutogradGraph]:
     for name in ("left", "right"):
         with AutogradGraph(name) as graph:

@@ -292,6 +292,10 @@ def _rest(comparison: Comparison) -> Iterator[str]:
         one, other = comparison.types[0]
         more = len(comparison.types) - 1
         kinds = f"{dtype_name(one.dtype)} | {dtype_name(other.dtype)}"
+        if one.dtype == other.dtype:
+            kinds = translate(
+                "{dtype}, but rounded to a shorter type before it on one side", dtype=dtype_name(one.dtype)
+            )
         yield translate(
             "types part at {one}{at_line}: {kinds}{more}",
             one=called(one),
