@@ -11,7 +11,7 @@ ROOT = Path(nbgrad.__file__).parent
 
 OTHERS = {
     "core/dispatch/formula.py": ("_NEUTRAL", "torch: names of arguments"),
-    "core/graph/discrepancy.py": ("_ADDS inputs", "torch: its functions that add, also those without a row"),
+    "core/graph/discrepancy.py": ("_ADDS _order", "torch: its functions that add, also those without a row"),
     "core/functional/gradient_edge.py": ("register_multi_grad_hook", "torch: values of its argument mode="),
     "core/interop/aten_functions.py": ("KERNELS", "torch: functions of torch._C._nn"),
     "core/interop/numpy_arrays.py": ("TENSORS_ONLY UFUNC_REDUCTIONS", "numpy: its ufuncs"),

@@ -148,7 +148,8 @@ def test_a_graph_of_a_file_answers_as_the_one_that_was_saved(name: str, tmp_path
     for what, answer in answers.items():
         assert answer == wanted[what], what
     assert all(record.leaf is None for record in found.records)
-    assert nbgrad.compare(made, found, names=("living", "read")).equal
+    if any(record.kind == "op" for record in made.records):
+        assert nbgrad.compare(made, found, names=("living", "read")).equal
     if isinstance(made, TimedGraph):
         assert found.times == made.times
         assert [repr(found.slowest(by)) for by in ("call", "op", "module", "line")] == [  # type: ignore[arg-type]

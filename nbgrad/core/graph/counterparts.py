@@ -291,7 +291,7 @@ class Counterparts:
                     ahead.append(at)
 
     def _passed(self, right: int, later: set[str | None]) -> float:
-        """What it costs to pass the ops without counterparts from which a right op is computed."""
+        """The cost of passing the ops without counterparts from which a right op is computed."""
         found, waiting = set[int](), [right]
         while waiting and len(found) < _AHEAD:
             own = self.right.sources[waiting.pop()]

@@ -167,7 +167,7 @@ function write(part: Part, form: Form, by: number, scale: number): void {
   }
   const down = whole ? 0 : tall ? Math.max(0, (box.height - HIGH * by) / 2) : (box.height + CAPITAL * by) / 2 - 18 * by;
   attribute(texts, "transform", by === 1 && !down ? "" : shrinking(box, by, down));
-  // What stands at a corner is as large as the letters: else it would cover the first ones of a card that is drawn smaller.
+  // A sign at a corner is as large as the letters: else it would cover the first ones of a card that is drawn smaller.
   for (const sign of texts.parentElement!.querySelectorAll<SVGElement>(":scope > :is(.nbg-fold, .nbg-badge)")) {
     const { cx, cy } = sign.querySelector("circle")!;
     attribute(sign, "transform", by < 1 ? shrinking({ x: cx.baseVal.value, y: cy.baseVal.value }, by) : "");
