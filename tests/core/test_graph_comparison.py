@@ -529,3 +529,6 @@ def test_after_several_steps_the_parameters_of_the_last_backward_are_compared(li
     assert compare(*same).equal
     first = compare(same[0], trained(lib, by_many, 6, 1e-2, 0.0)).first
     assert first.kind == "tensor", "the first steps have parted them"
+    text = str(compare(same[0], trained(lib, by_many, 6, 1e-2, 0.0)))
+    assert "the last of 3 and of 3 backwards are compared: if steps have parted the parameters" in text
+    assert "backwards are compared" not in str(compare(*[trained(lib, by_hand, 6, 1e-5, at) for at in (0.0, 2.0)]))

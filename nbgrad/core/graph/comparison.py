@@ -29,6 +29,10 @@ class Recorded(Protocol):
     name: str
 
     @property
+    def backwards(self) -> int:
+        """As ``AutogradGraph.backwards``."""
+
+    @property
     def answers(self) -> Mapping[str, Any]:
         """For each tensor whose gradient its reader is asked for the answer; None if there is none yet."""
 
@@ -240,6 +244,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     if comparison.first is not None:
         yield translate("first difference: {headline}", headline=headline(comparison.first, comparison.names))
         yield from details(comparison.first, comparison.names)
+        yield from _later(comparison)
         if comparison.growth:
             yield translate("  grows: {names}", names="; ".join(map(_grown, comparison.growth)))
         more = comparison.discrepancies[1 : 1 + NAMED]
@@ -254,6 +259,20 @@ def _lines(comparison: Comparison) -> Iterator[str]:
         )
         yield from details(comparison.first_gradient, comparison.names)
     yield from _rest(comparison)
+
+
+def _later(comparison: Comparison) -> Iterator[str]:
+    """A line if a parameter is the first difference, and steps before the compared backward may have parted it."""
+    first = comparison.first
+    one = None if first is None or first.kind != "tensor" else first.left
+    left, right = comparison.left.backwards, comparison.right.backwards
+    if one is not None and one.kind in ("parameter", "leaf") and max(left, right) > 1:
+        yield translate(
+            "  the last of {left} and of {right} backwards are compared: if steps have parted the parameters, "
+            "compare the first backward of each",
+            left=left,
+            right=right,
+        )
 
 
 def _summary(comparison: Comparison) -> str:
