@@ -30,7 +30,7 @@ _MADE_BY = {
     ".gif": ("PIL", "pillow", "pillow"),
     ".pdf": ("typst", "typst", '"nbgrad[pdf]"'),
 }
-"""Of the suffixes that need another package: its name in Python and for pip, and what pip is to install."""
+"""By suffix, the package that makes such a file: its names in Python and for pip, and the words after pip install."""
 
 _FILMS = (".mp4", ".webm", ".mov", ".avi", ".mkv", ".apng", ".webp")
 

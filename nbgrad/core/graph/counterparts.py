@@ -24,7 +24,8 @@ _AHEAD = 48
 """So many ops that are only on one side are passed, to find an op behind them."""
 
 _SOON, _CROSSED = 8, 1.5
-"""An op that is passed is rather one of so many next ops of the other side; to pass it costs so much of a score."""
+"""A search passes ops without a counterpart. The score falls by the second number for each that has the name of one of
+the next ops on the left, as many as the first number says: it is probably that op."""
 
 _FEW = 8
 """Of more tensors with the same numbers on one side than on the other, none is matched for its numbers alone."""
@@ -259,8 +260,9 @@ class Counterparts:
     def _forward(self, left: int, before: list[int], waiting: dict[Any, list[int]]) -> None:
         """Match one left op."""
         found: dict[int, float] = {}
+        later = self._later(left) if before else set()
         for start in dict.fromkeys(before):
-            self._search(left, start, found)
+            self._search(left, start, later, found)
         if found:
             best = max(found, key=lambda at: (found[at], -abs(self._shift(left, at))))
             if found[best] >= _ENOUGH:
@@ -274,9 +276,9 @@ class Counterparts:
                 self._match(left, own.pop())
                 return
 
-    def _search(self, left: int, start: int, found: dict[int, float]) -> None:
+    def _search(self, left: int, start: int, later: set[str | None], found: dict[int, float]) -> None:
         """Score the right ops behind ``start``: those that take it, and those behind ops that are only there."""
-        name, steps, later = self.left.name(left), 0, self._later(left)
+        name, steps = self.left.name(left), 0
         ahead, seen = [start], {start}
         while ahead and steps < _AHEAD:
             place = ahead.pop(0)
