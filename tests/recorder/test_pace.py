@@ -791,3 +791,91 @@ def test_a_head_that_learned_in_steps_that_were_not_recorded_is_no_unused_layer(
             optimizer.step()
     assert numbers(graph) == [1, 2, 11, 21, 25]
     assert {one.name for one in graph.unreached()} == {"heads.2.weight", "heads.2.bias"}
+
+
+def _under_no_grad(loop: Loop) -> None:
+    with loop.lib.no_grad():
+        for one in loop.net.parameters():
+            one -= 0.1 * one.grad
+
+
+def _on_data(loop: Loop) -> None:
+    for one in loop.net.parameters():
+        one.data -= 0.1 * one.grad
+
+
+def _with_other_data(loop: Loop) -> None:
+    for one in loop.net.parameters():
+        one.data = one.data - 0.1 * one.grad
+
+
+BY_HAND: dict[str, Callable[[Loop], None]] = {
+    "under no_grad": _under_no_grad,
+    "on data": _on_data,
+    "with other data": _with_other_data,
+}
+
+
+class Asking(pacing.Pacer):
+    """Asks at each backward whether the first step has ended without an optimizer."""
+
+    def __init__(self, graph: AutogradGraph) -> None:
+        self.graph = graph
+        self.answers: list[bool] = []
+
+    def backward_begun(self) -> None:
+        self.answers.append(self.graph.pace.ended_by_hand())
+
+
+def answers(loop: Loop, run: Callable[[], object]) -> list[bool]:
+    """The answers at the backwards of ``run``, of a program that has no optimizer but those that ``run`` makes."""
+    del loop.optimizer
+    gc.collect()
+    with AutogradGraph() as graph:
+        asking = Asking(graph)
+        pacing.add(asking)
+        try:
+            run()
+        finally:
+            pacing.remove(asking)
+    assert len(asking.answers) == graph.backwards
+    return asking.answers
+
+
+@pytest.mark.parametrize("how", BY_HAND)
+@pytest.mark.parametrize("accumulated", [1, 3])
+def test_a_step_by_hand_is_known_before_the_next_backward(loop: Loop, how: str, accumulated: int) -> None:
+    def run() -> None:
+        for _ in range(2):
+            for _ in range(accumulated):
+                loop.loss().backward()
+            BY_HAND[how](loop)
+            loop.net.zero_grad()
+
+    assert answers(loop, run) == [False] * accumulated + [True] * accumulated
+
+
+def test_a_backward_by_a_function_is_noticed_when_it_begins(loop: Loop) -> None:
+    def run() -> None:
+        for _ in range(2):
+            loop.lib.autograd.backward(loop.loss())
+            BY_HAND["under no_grad"](loop)
+        loop.lib.autograd.grad(loop.loss(), list(loop.net.parameters()))
+
+    assert answers(loop, run) == [False, True, True]
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_parameters_of_an_optimizer_that_are_changed_by_hand_end_no_step(loop: Loop, called: bool) -> None:
+    """The method SAM changes them between the two backwards of a step."""
+
+    def run() -> None:
+        optimizer = loop.lib.optim.SGD(loop.net.parameters(), lr=0.1)
+        if called:
+            optimizer.zero_grad()
+        loop.loss().backward()
+        BY_HAND["under no_grad"](loop)
+        loop.loss().backward()
+        optimizer.step()
+
+    assert answers(loop, run) == [False, False]

@@ -7,6 +7,7 @@ import torch
 
 import nbgrad
 from nbgrad.run.command import main
+from tests.run import commands
 
 
 @pytest.fixture
@@ -65,3 +66,35 @@ def test_what_cannot_be_compared_is_one_sentence(
     assert told.startswith("nbgrad compare: ")
     assert told.count("\n") == 1
     assert "Errno" not in told
+
+
+BY_HAND = """
+import sys
+import torch
+torch.manual_seed(0)
+weight = torch.randn(8, 16).mul_(0.3).requires_grad_()
+x = torch.randn(64, 8)
+for step in range(5):
+    hidden = torch.nn.functional.layer_norm(x @ weight, (16,), eps=float(sys.argv[1]))
+    loss = torch.relu(hidden).sum(1).sin().mean()
+    loss.backward()
+    with torch.no_grad():
+        weight -= 0.1 * weight.grad
+    weight.grad = None
+print(f"{loss.item():.4f}")
+"""
+
+
+@pytest.mark.once
+def test_programs_without_an_optimizer_are_compared_in_their_first_step(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(BY_HAND)
+    for name, eps in (("a", "1e-5"), ("b", "1e-2")):
+        saved = ("--every", "1", "--steps", "1", "--save", f"{name}.nbgrad")
+        result = commands.nbgrad("run", *saved, "train.py", eps, cwd=tmp_path)
+        assert result.stdout == commands.python("train.py", eps, cwd=tmp_path).stdout
+        assert "train.py, 1 step (1 backward, all recorded) in " in result.stderr
+    graphs = [nbgrad.load(tmp_path / f"{name}.nbgrad") for name in "ab"]
+    assert [graph.backwards for graph in graphs] == [1, 1]
+    comparison = nbgrad.compare(*graphs)
+    assert "layer_norm" in str(comparison)
+    assert "eps 1e-05 | 0.01" in str(comparison)

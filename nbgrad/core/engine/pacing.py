@@ -14,6 +14,7 @@ import torch
 from nbgrad.core.backend.function_mode import is_heard, muted, traced
 from nbgrad.core.engine.call_site import places
 from nbgrad.core.engine.place import Place
+from nbgrad.core.engine.state import current
 from nbgrad.core.engine.torch_reads import number_of
 
 QUIET = 32
@@ -83,14 +84,20 @@ class Stretch:
 
 
 def is_the_programs() -> bool:
-    """Whether a backward that runs here is one of the program, and not one that a transform or a compiler traces."""
-    return _functorch_level() is None and not traced()
+    """Whether a backward that begins or ends here is one of the program.
+
+    Others run inside of one of nbgrad's, or a transform or a compiler traces them.
+    """
+    return current().walking is None and _functorch_level() is None and not traced()
 
 
 class Pacer:
     """Is notified of the events of a training loop. Every method may be overridden, and does nothing by default."""
 
     __slots__ = ()
+
+    def backward_begun(self) -> None:
+        """A backward begins."""
 
     def backward_ended(self, roots: tuple[torch.Tensor, ...], accumulates: bool, differentiable: bool) -> None:
         """A backward from ``roots`` has ended.
@@ -163,9 +170,21 @@ def remove(pacer: Pacer) -> None:
         events.set(tuple([one for one in events.get() if one is not pacer]))
 
 
+def _noticing() -> tuple[Pacer, ...]:
+    """Those that are notified of a backward."""
+    here = pacers()
+    return here if here and is_the_programs() else ()
+
+
+def backward_begun() -> None:
+    """Notify all of a backward that begins, and that no other one has called."""
+    for one in _noticing():
+        one.backward_begun()
+
+
 def backward_ended(roots: tuple[Any, ...], accumulates: bool, differentiable: bool) -> None:
     """Notify all of a backward that no other one has called."""
-    for one in pacers() if is_the_programs() else ():
+    for one in _noticing():
         one.backward_ended(roots, accumulates, differentiable)
 
 

@@ -8,8 +8,7 @@ import torch
 from nbgrad.core.backend.function_mode import unheard
 from nbgrad.core.engine.backward import Inputs, Roots, backward as accumulate, gradients
 from nbgrad.core.engine.node import Leaf
-from nbgrad.core.engine.pacing import backward_ended, pacers
-from nbgrad.core.engine.state import current
+from nbgrad.core.engine.pacing import backward_begun, backward_ended
 from nbgrad.core.functional.gradient_edge import GradientEdge, held, several
 from nbgrad.core.ops.shape.joining import stack
 from nbgrad.core.tensor.filled import entered_leaves, fillings
@@ -35,6 +34,7 @@ def backward(
     Raises:
         RuntimeError: as ``Tensor.backward``.
     """
+    backward_begun()
     ends = several(tensors)
     seeds = _seeds(grad_tensors, len(ends))
     roots = _roots(ends, seeds, create_graph=create_graph)
@@ -44,9 +44,8 @@ def backward(
 
 
 def _ended(ends: Sequence[Any], *, accumulates: bool, differentiable: bool) -> None:
-    """Notify the pacers of a backward from ``ends``, unless it ran inside another one."""
-    if pacers() and current().walking is None:
-        backward_ended(tuple([getattr(one, "_data", None) for one in ends]), accumulates, differentiable)
+    """Notify the pacers of a backward from ``ends``."""
+    backward_ended(tuple([getattr(one, "_data", None) for one in ends]), accumulates, differentiable)
 
 
 def grad(
@@ -101,6 +100,7 @@ def grad(
         settings = {"create_graph": create_graph, "allow_unused": allow_unused, "materialize_grads": materialize_grads}
         return _for_each(ends, wanted, seeds, retain_graph=retain, **settings)
     _check_inputs(wanted)
+    backward_begun()
     roots = _roots(ends, seeds, create_graph=create_graph)
     origins = [tensor.origin for tensor in wanted]
     found = gradients(roots, origins, retain_graph=retain, create_graph=create_graph)

@@ -172,9 +172,8 @@ class Holders:
     @cached_property
     def _unknown(self) -> set[int]:
         """Python's ``id()`` of each parameter of an optimizer of torch's that was not called yet."""
-        found = [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
-        OPTIMIZERS.update({id(one): one for one in found})
-        return {id(param) for one in found for param in params_of(one)}
+        find_optimizers()
+        return optimized()
 
     def stepped(self, tensor: Tensor) -> int:
         """After how many backwards one of those that hold ``tensor`` stepped last; 0 for never."""
@@ -245,6 +244,11 @@ class Holders:
 def _known() -> list[torch.optim.Optimizer]:
     """The known optimizers that are alive. Other threads may make some meanwhile, so the list is taken in one step."""
     return [one for known in OPTIMIZERS.valuerefs() if (one := known()) is not None]
+
+
+def find_optimizers() -> None:
+    """Know also those optimizers of torch's that were not called yet."""
+    OPTIMIZERS.update({id(one): one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)})
 
 
 def optimized() -> set[int]:

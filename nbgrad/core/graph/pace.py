@@ -209,6 +209,15 @@ class Pace(Pacer):
                 self._steps = self._summed - 1
         return self._alone
 
+    def ended_by_hand(self) -> bool:
+        """Whether the first step has ended without an optimizer: the program has changed its parameters by itself.
+
+        To be asked before the backward of the next step.
+        """
+        if self._summed and not (self._alone or self._optimizers) and self._rest.changed_by_hand():
+            self._alone, self._steps = True, 1
+        return self._alone
+
     def step_begun(self) -> None:
         """The backwards in it are parts of it."""
         self._stepping = True

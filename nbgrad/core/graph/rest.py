@@ -1,13 +1,16 @@
 """``Rest``: what observes a thread, or a cell, can rest between recorded steps."""
 
+from collections.abc import Iterable
 from threading import get_ident
 from typing import Any
 
 from nbgrad.core.backend.function_mode import muted
+from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import Scope, State, current, set_state
 from nbgrad.core.graph.last_backward import FrameRecorder
 from nbgrad.core.graph.listener import Listener
+from nbgrad.core.graph.optimizers import find_optimizers, optimized
 from nbgrad.core.graph.training import Uncleared
 from nbgrad.core.recorder.switches import begin_to_rest, follow, follows, resting, stop_resting, unfollow_to
 
@@ -103,13 +106,26 @@ class Rest:
     @muted
     def adds_up(self) -> bool:
         """Whether the last backward has added to the ``.grad`` of the one before, as far as one of its leaves says."""
-        frame, outer = self.listener.notes.frame, self.listener.outer
-        ids = sorted(frame.arrived) if isinstance(frame, FrameRecorder) else []
-        held: list[Any] = [outer[id].thing for id in ids if id in outer]
-        leaves = [one for known in held if known is not None and (one := known()) is not None]
+        frame = self.listener.notes.frame
+        leaves = self._living(sorted(frame.arrived) if isinstance(frame, FrameRecorder) else [])
         before = self._added.added_up
-        self._added.look(next((one.grad for one in leaves if one.grad is not None), None), 1)
+        self._added.look(next((one.grad for one in leaves.values() if one.grad is not None), None), 1)
         return self._added.added_up > before
+
+    @muted
+    def changed_by_hand(self) -> bool:
+        """Whether a leaf has changed since the last backward reached it, and no optimizer holds one of them."""
+        changes = self.listener.changes
+        leaves = self._living(changes.seen)
+        if not any(changes.unnoted(id, raw_of(one)) for id, one in leaves.items()):
+            return False
+        find_optimizers()
+        return optimized().isdisjoint(map(id, leaves.values()))
+
+    def _living(self, ids: Iterable[int]) -> dict[int, Any]:
+        """The tensors with these ids that are still there."""
+        held: dict[int, Any] = {id: self.listener.outer[id].thing for id in ids if id in self.listener.outer}
+        return {id: one for id, known in held.items() if known is not None and (one := known()) is not None}
 
     @muted
     def _secure(self) -> None:

@@ -23,7 +23,7 @@ from nbgrad.core.backend.function_mode import mute, place, put_back, recorder, t
 from nbgrad.core.engine.faults import taken
 from nbgrad.core.engine.node import Node
 from nbgrad.core.engine.observer import Observer, torch_followers
-from nbgrad.core.engine.pacing import Stretch, backward_ended, pacers, passing, step_begun, step_ended
+from nbgrad.core.engine.pacing import Stretch, backward_begun, backward_ended, pacers, passing, step_begun, step_ended
 from nbgrad.core.engine.scope import called, forget_paths
 from nbgrad.core.engine.state import State, current
 from nbgrad.core.engine.torch_origins import KEY
@@ -324,6 +324,7 @@ def _backward_patch(run: Callable[..., Any]) -> Any:
             return stretch.ran(run, t_outputs, args, kwargs)
         if not pacers() or _thread.runs:
             return _run_backward(run, t_outputs, args, kwargs)
+        backward_begun()
         _thread.runs = True
         try:
             result = _run_backward(run, t_outputs, args, kwargs)

@@ -19,7 +19,7 @@ from nbgrad.core.engine import backward_errors
 from nbgrad.core.engine.backward import Inputs, backward
 from nbgrad.core.engine.call_site import user_frame, variable_name
 from nbgrad.core.engine.node import Hooks, Leaf, Node, Origin, TensorBase, add, check_alike, raw_of
-from nbgrad.core.engine.pacing import backward_ended, pacers
+from nbgrad.core.engine.pacing import backward_begun, backward_ended
 from nbgrad.core.engine.source_text import replaced_text, replacement
 from nbgrad.core.engine.state import current, tell_changed, tell_detached, tell_read
 from nbgrad.core.engine.tensor_data import Contents, check_device, check_differentiable, dtype_name, owned, told
@@ -200,11 +200,11 @@ class Tensor(LikeTorchs, TensorBase, Contents, TensorMethods):
             RuntimeError: this tensor needs no gradient, is not a scalar and no ``gradient`` is given, its graph was
                 freed by an earlier backward, or a saved value was changed in place.
         """
+        backward_begun()
         roots = [(self.origin, unheard(seed, self, gradient, create_graph=create_graph))]
         retain = create_graph if retain_graph is None else retain_graph
         backward(roots, entered_leaves(inputs), retain_graph=retain, create_graph=create_graph)
-        if pacers() and current().walking is None:
-            backward_ended((self._data,), accumulates=True, differentiable=create_graph)
+        backward_ended((self._data,), accumulates=True, differentiable=create_graph)
 
     def accumulate(self, gradient: Any, taken: set[int] | None, *, create_graph: bool) -> None:
         """Add ``gradient`` to ``.grad``; the engine calls it once per backward.
