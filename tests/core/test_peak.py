@@ -38,8 +38,10 @@ PIECE = 1 << 14
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((chunks, "PIECE"), (nonfinite, "PIECE"), (stats, "_AT_ONCE"), (stats, "SAMPLE")):
-        monkeypatch.setattr(module, name, PIECE)
+    monkeypatch.setattr(chunks, "PIECE", PIECE)
+    monkeypatch.setattr(nonfinite, "PIECE", PIECE)
+    for name in ("_AT_ONCE", "SAMPLE", "BINNED"):
+        monkeypatch.setattr(stats, name, PIECE)
     monkeypatch.setattr(tensor_lookup, "_TOGETHER", PIECE)
     save_every_kind(small_graph())  # what is imported at the first use is not counted
 
