@@ -152,12 +152,12 @@ class ProgramRecording(pacing.Pacer):
     # While the program runs.
 
     def backward_begun(self) -> None:
-        """The first step may have ended, where no optimizer takes one: at the next backward it would be too late."""
-        if self._steps == 1 and self.graph.pace in pacing.pacers() and not (self.over or self._leaves):
+        """The first step may have ended, where no optimizer takes one: after this backward it would be too late."""
+        if self._steps is not None and self.graph.pace in pacing.pacers() and not (self.over or self._leaves):
             guarded(self._look_between, self._line)
 
     def _look_between(self) -> None:
-        if self.graph.pace.ended_by_hand():
+        if self.graph.pace.ended_by_hand() and self._steps == 1:
             self._look()
 
     def backward_ended(self, *given: Any) -> None:

@@ -865,6 +865,34 @@ def test_a_backward_by_a_function_is_noticed_when_it_begins(loop: Loop) -> None:
     assert answers(loop, run) == [False, True, True]
 
 
+def test_gradients_that_are_asked_for_end_a_step_if_parameters_change(loop: Loop) -> None:
+    def run() -> None:
+        params = list(loop.net.parameters())
+        for _ in range(3):
+            found = loop.lib.autograd.grad(loop.loss(), params)
+            with loop.lib.no_grad():
+                for one, gradient in zip(params, found, strict=True):
+                    one -= 0.1 * gradient
+
+    assert answers(loop, run) == [False, True, True]
+
+
+def test_an_attack_on_the_input_ends_no_step_of_an_optimizer(loop: Loop) -> None:
+    """It changes the input between gradients that reach nothing else."""
+
+    def run() -> None:
+        optimizer = loop.lib.optim.SGD(loop.net.parameters(), lr=0.1)
+        loop.x.requires_grad_()
+        for _ in range(3):
+            (found,) = loop.lib.autograd.grad(loop.loss(), [loop.x])
+            with loop.lib.no_grad():
+                loop.x += 0.01 * found.sign()
+        loop.loss().backward()
+        optimizer.step()
+
+    assert answers(loop, run) == [False] * 4
+
+
 @pytest.mark.parametrize("called", [False, True])
 def test_parameters_of_an_optimizer_that_are_changed_by_hand_end_no_step(loop: Loop, called: bool) -> None:
     """The method SAM changes them between the two backwards of a step."""

@@ -200,7 +200,7 @@ class Pace(Pacer):
     def _is_alone(self, accumulates: bool) -> bool:
         """Whether a backward ends a step of a loop without an optimizer."""
         if not accumulates:  # as of ``torch.autograd.grad``: a step may take many, for an attack on its inputs
-            return not self._summed and self._backwards > _ADDED
+            return not self._summed and (self._alone or self._backwards > _ADDED)
         self._summed += 1
         if not self._alone:
             added = self._rest.adds_up()
@@ -212,9 +212,9 @@ class Pace(Pacer):
     def ended_by_hand(self) -> bool:
         """Whether the first step has ended without an optimizer: the program has changed its parameters by itself.
 
-        To be asked before the backward of the next step.
+        To be asked before each backward.
         """
-        if self._summed and not (self._alone or self._optimizers) and self._rest.changed_by_hand():
+        if not (self._alone or self._optimizers) and self._rest.changed_by_hand():
             self._alone, self._steps = True, 1
         return self._alone
 

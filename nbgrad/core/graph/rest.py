@@ -114,13 +114,12 @@ class Rest:
 
     @muted
     def changed_by_hand(self) -> bool:
-        """Whether a leaf has changed since the last backward reached it, and no optimizer holds one of them."""
+        """Whether a leaf has changed since the last backward reached it, and no optimizer holds a leaf of the graph."""
         changes = self.listener.changes
-        leaves = self._living(changes.seen)
-        if not any(changes.unnoted(id, raw_of(one)) for id, one in leaves.items()):
+        if not any(changes.unnoted(id, raw_of(one)) for id, one in self._living(changes.seen).items()):
             return False
         find_optimizers()
-        return optimized().isdisjoint(map(id, leaves.values()))
+        return optimized().isdisjoint(map(id, self._living(self.listener.outer).values()))
 
     def _living(self, ids: Iterable[int]) -> dict[int, Any]:
         """The tensors with these ids that are still there."""
