@@ -46,8 +46,8 @@ def run(arguments: list[str]) -> int:
     stream = sys.stderr
 
     def then(recording: "ProgramRecording | None") -> None:
+        missing = [f"{_shown(file)} was not written" for file in files]
         if recording is None:
-            missing = [f"{_shown(file)} was not written" for file in files]
             _tell(stream, [f"nbgrad: {'; '.join([f'{program.name}: {_without_torch()}', *missing])}"] if lead else [])
             return
         graph = recording.graph
@@ -57,6 +57,9 @@ def run(arguments: list[str]) -> int:
 
         seconds, goes_on, others = recording.seconds, recording.goes_on, recording.others.found
         lines = report(graph, program.name, seconds, goes_on=goes_on, thread=recording.thread, others=others)
+        if not (graph.records or graph.ending):
+            _tell(stream, [*lines, *[f"  {one}" for one in missing]])
+            return
         _tell(stream, lines)
         for file in files:
             try:
@@ -104,7 +107,7 @@ def check(arguments: list[str]) -> int:
 
     def then(recording: "ProgramRecording | None") -> None:
         findings = [] if recording is None else recording.graph.findings()
-        if recording is not None and (recording.graph.records or recording.graph.ending is not None):
+        if recording is not None and (recording.graph.records or recording.graph.ending):
             status[0] = int(any(one.reaches(given.fail_on) for one in findings))
         else:
             _tell(stream, [f"nbgrad: {program.name}: {_unrecorded(recording)}"])

@@ -449,3 +449,13 @@ def test_a_fault_of_the_report_leaves_the_program_its_status(tmp_path: Path) -> 
     assert result.stderr == (
         "nbgrad: ZeroDivisionError: division by zero. This is a defect of nbgrad, please report it\n"
     )
+
+
+def test_a_run_of_which_nothing_was_recorded_writes_no_file(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("import torch\nprint(torch.ones(2).sum().item())\n")
+    result = nbgrad("run", "--save", "run.nbgrad", "--save", "run.txt", "plain.py", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, "2.0\n")
+    _, nothing, *rest = report_of(result)
+    assert nothing.startswith("  nothing was recorded: ")
+    assert rest == ["  run.nbgrad was not written", "  run.txt was not written"]
+    assert [one.name for one in tmp_path.iterdir()] == ["plain.py"]
