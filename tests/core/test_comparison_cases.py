@@ -213,3 +213,19 @@ def empty() -> Iterator[AutogradGraph]:
 def test_graphs_without_ops_are_not_equal_but_refused() -> None:
     with pytest.raises(ValueError, match="nothing was recorded in 'left'"):
         compare(*empty())
+
+
+@pytest.mark.parametrize("ours", [False, True], ids=["torch", "ours"])
+@pytest.mark.parametrize(("given", "words"), [(0, "b a tensor | 0"), (3.0, "b a tensor | 3.0"), (2.0, None)])
+def test_a_number_in_the_place_of_a_tensor_is_named(ours: bool, given: float, words: str | None) -> None:
+    make: Callable[[Any], Any] = nbgrad.tensor if ours else (lambda data: data)
+
+    def net(other: Any) -> Callable[[], None]:
+        def run() -> None:
+            (make(torch.randn(5, 3)).requires_grad_() + other).square().sum().backward()
+
+        return run
+
+    found = compare(recorded(net(make(torch.full((3,), 2.0)))), recorded(net(given)))
+    assert found.equal is (words is None)
+    assert words is None or f"first difference: add, {words}" in str(found)

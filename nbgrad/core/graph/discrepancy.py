@@ -85,6 +85,19 @@ def settings_apart(left: Record, right: Record, rank: int = 0) -> dict[str, tupl
     return found
 
 
+def _numbers_for_tensors(left: Record, right: Record) -> dict[str, tuple[Any, Any]]:
+    """The inputs that are a number on one side and a tensor on the other one, by name.
+
+    They are no settings that differ: the number may be that of the tensor.
+    """
+    found: dict[str, tuple[Any, Any]] = {}
+    for pair in zip(left.inputs, right.inputs, strict=False):
+        if len({one.source is None for one in pair}) == 2:
+            mine, theirs = (translate("a tensor") if one.source is not None else one.literal for one in pair)
+            found[pair[0].name] = mine, theirs
+    return found
+
+
 def _filled(record: Record, name: str) -> Any:
     known = record.op.defaults if record.op is not None else {}
     return record.settings.get(name, known.get(name, _NOT_GIVEN))
@@ -335,8 +348,9 @@ class DiscrepancySearch:
             both = (*parts[0], one), (*parts[1], other)
             note = translate("the results between are not known")
             return Discrepancy("op", both[0][0], both[1][0], {}, apart, parts=both, user=one, note=note)
-        note = "" if settings or apart is None else _drawn(one) or self._since(left, right)
-        return Discrepancy("op", one, other, settings, apart, note=note)
+        named = settings or _numbers_for_tensors(one, other)
+        note = "" if named or apart is None else _drawn(one) or self._since(left, right)
+        return Discrepancy("op", one, other, named, apart, note=note)
 
     def _since(self, left: int, right: int) -> str:
         """A sentence on where the numbers were last equal bit for bit, if rounding before this op has grown."""
