@@ -1,7 +1,7 @@
-"""The two events that pace a graph: a backward has ended, and an optimizer has stepped.
+"""The events that pace a graph: backwards, and the steps of optimizers.
 
 A graph need not record every step of a loop. While it rests, no observer is notified of anything: it learns of these
-two events alone, so a step in between takes as long as without a graph.
+events alone, so a step in between takes as long as without a graph.
 """
 
 from collections.abc import Callable
