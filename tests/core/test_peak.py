@@ -38,7 +38,7 @@ PIECE = 1 << 14
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((chunks, "PIECE"), (nonfinite, "PIECE"), (stats, "_AT_ONCE"), (stats, "SAMPLE")):
+    for module, name in ((chunks, "PIECE"), (nonfinite, "PIECE"), (stats, "_AT_ONCE"), (stats, "SAMPLE"), (stats, "BINNED")):
         monkeypatch.setattr(module, name, PIECE)
     monkeypatch.setattr(tensor_lookup, "_TOGETHER", PIECE)
     save_every_kind(small_graph())  # what is imported at the first use is not counted

@@ -12,7 +12,7 @@ import torch
 from nbgrad.core.backend import chunks
 from nbgrad.core.compilation import compiled
 from nbgrad.core.graph import stats as stats_module
-from nbgrad.core.graph.stats import SAMPLE, SMALL, Stats, norms, summarise, summarise_all
+from nbgrad.core.graph.stats import BINNED, SAMPLE, SMALL, Stats, norms, summarise, summarise_all
 from tests.core.whole import check_finite, check_statistics
 
 
@@ -273,9 +273,9 @@ def test_the_norm_of_many_equal_numbers_in_single_precision() -> None:
 def test_a_histogram_of_a_sample_says_so() -> None:
     assert summarise(torch.arange(float(SAMPLE))).sample is None
     stats = summarise(torch.arange(SAMPLE + 1.0))
-    assert stats.sample == SAMPLE
+    assert stats.sample == BINNED
     assert stats.counts is not None
-    assert sum(stats.counts) == SAMPLE
+    assert sum(stats.counts) == BINNED
     exact = summarise(torch.arange(SAMPLE + 1.0), exact=True)
     assert exact == replace(stats, sample=None, counts=exact.counts)
     assert exact.counts is not None
@@ -328,7 +328,7 @@ def test_a_sample_follows_a_known_distribution() -> None:
     data = torch.rand(3, 1 << 19)
     counts = summarise(data).counts
     assert counts is not None
-    assert max(counts) - min(counts) < 6 * math.sqrt(SAMPLE / 20), "each has a twentieth, but for chance"
+    assert max(counts) - min(counts) < 6 * math.sqrt(BINNED / 20), "each has a twentieth, but for chance"
 
 
 def test_the_sign_of_a_negative_view_is_in_its_histogram() -> None:

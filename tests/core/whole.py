@@ -28,7 +28,7 @@ def check_statistics(data: torch.Tensor) -> None:
             assert found.sample is None
             assert found.counts == tuple(counts.int().tolist())
         else:
-            assert found.sample == stats.SAMPLE
+            assert found.sample == stats.BINNED
             shares = torch.tensor(found.counts) / sum(found.counts)
             assert (shares - counts / len(sound)).abs().max() < 0.02
 

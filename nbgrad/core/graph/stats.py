@@ -23,10 +23,16 @@ SMALL = FEW
 """Tensors with at most this many elements are kept to be shown; of larger ones only the statistics are kept."""
 
 SAMPLE = 1 << 16
-"""The histogram of a larger tensor is one of so many of its numbers: to sort all into bins takes longer than a norm."""
+"""Of a larger tensor a sample is looked at where all numbers would take longer than a norm: so many for an update."""
+
+BINNED = SAMPLE // 4
+"""The histogram of a larger tensor is one of so many of its numbers: a share of a quarter is then right to 0.7 %."""
 
 _RUN = 16
 """The numbers of a sample lie in runs of this length: 16 numbers in float32 are a line of the processor's cache."""
+
+_BINNED_RUN = 8
+"""Those of a histogram lie in shorter runs: neighbours may be alike, and it has fewer of them."""
 
 _GOLDEN = 0.6180339887498949
 """Multiples of the golden ratio, modulo 1, lie evenly between 0 and 1, and so do those of every n-th."""
@@ -97,7 +103,7 @@ def summarise(data: torch.Tensor, *, exact: bool = False) -> Stats:
 
     Args:
         data: the tensor.
-        exact: whether the histogram is one of all numbers, and not of ``SAMPLE`` of them.
+        exact: whether the histogram is one of all numbers, and not of ``BINNED`` of them.
     """
     return summarise_all({0: data}, exact=exact)[0]
 
@@ -175,14 +181,14 @@ def _in_one_pass(data: torch.Tensor, exact: bool) -> Stats | None:
         return None
     size = data.numel()
     exact = exact or size <= SAMPLE
-    starts = None if exact else _runs(SAMPLE // _RUN, size // _RUN, data.device)
-    picked = (0, 0, 0) if starts is None else (starts.data_ptr(), len(starts), _RUN)
+    starts = None if exact else _runs(BINNED // _BINNED_RUN, size // _BINNED_RUN, data.device)
+    picked = (0, 0, 0) if starts is None else (starts.data_ptr(), len(starts), _BINNED_RUN)
     told = _one_pass.statistics(data.data_ptr(), size, _KINDS[data.dtype], _BINS, *picked)
     if told is None:
         return None
     norm, *spread, counts = told
     stats = _stats(tuple(data.shape), norm, _Spread(*spread), None, counts, magnitudes=False)
-    return stats if exact else replace(stats, sample=SAMPLE)
+    return stats if exact else replace(stats, sample=BINNED)
 
 
 def _is_read_in_one_pass(data: torch.Tensor) -> bool:
@@ -294,7 +300,7 @@ def _summarise_large(data: torch.Tensor, exact: bool) -> "_Reading[list[Stats]]"
     else:
         counts = yield from _sampled_histogram(data, spread)
     stats = _stats(tuple(data.shape), length, spread, None, counts, data.dtype.is_complex)
-    return [stats if exact else replace(stats, sample=SAMPLE)]
+    return [stats if exact else replace(stats, sample=BINNED)]
 
 
 def _spread_in_room(data: torch.Tensor) -> "_Reading[_Spread]":
@@ -376,25 +382,25 @@ def _rows_of(data: torch.Tensor) -> Iterator[torch.Tensor]:
     return (_real(piece).reshape(1, -1) for piece in pieces(data))
 
 
-def sample(data: torch.Tensor) -> torch.Tensor:
-    """``SAMPLE`` of the numbers of a large tensor, or of complex numbers their conjugates.
+def sample(data: torch.Tensor, many: int = SAMPLE, run: int = _RUN) -> torch.Tensor:
+    """``many`` of the numbers of a large tensor, or of complex numbers their conjugates.
 
-    They are always the same ones: runs of numbers, one from each part of the tensor, each at another place in its part.
-    So they are no multiples of the length of a row, which would all lie in one column.
+    They are always the same ones: runs of ``run`` numbers, one from each part of the tensor, each at another place in
+    its part. So they are no multiples of the length of a row, which would all lie in one column.
     """
     negative = data.is_neg()
     if data.is_conj():  # to pick numbers of such a view torch would first make all of them
         data = data.conj()
     if negative:
         data = torch._neg_view(data)
-    runs = _runs(SAMPLE // _RUN, data.numel() // _RUN, data.device)
+    runs = _runs(many // run, data.numel() // run, data.device)
     if _is_dense(data) and data.is_cpu and _one_pass is not None:
-        picked = torch.empty(SAMPLE, dtype=data.dtype, device="cpu")  # the user may have set another default
-        _one_pass.gather(data.data_ptr(), runs.data_ptr(), len(runs), _RUN * data.itemsize, picked.data_ptr())
+        picked = torch.empty(many, dtype=data.dtype, device="cpu")  # the user may have set another default
+        _one_pass.gather(data.data_ptr(), runs.data_ptr(), len(runs), run * data.itemsize, picked.data_ptr())
     elif _is_dense(data):
-        picked = _in_order(data).view(-1)[: data.numel() // _RUN * _RUN].view(-1, _RUN).index_select(0, runs)
+        picked = _in_order(data).view(-1)[: data.numel() // run * run].view(-1, run).index_select(0, runs)
     else:
-        left = (runs[:, None] * _RUN + torch.arange(_RUN, device=data.device)).view(-1)
+        left = (runs[:, None] * run + torch.arange(run, device=data.device)).view(-1)
         places, extent = torch.zeros_like(left), 1
         for size, stride in zip(reversed(data.shape), reversed(data.stride()), strict=True):
             places += left % size * stride
@@ -509,10 +515,10 @@ def _sampled_histogram(data: torch.Tensor, spread: _Spread) -> "_Reading[tuple[i
     low, high = spread.low, spread.high
     if low is None or high is None:
         return None
-    row = _real(sample(data)).to(torch.float64)
+    row = _real(sample(data, BINNED, _BINNED_RUN)).to(torch.float64)
     most = torch.finfo(torch.float64).max / _BINS
     if not (high == low or 1 / most < high - low < most):
-        (counts,) = yield from _histograms([row[None]], SAMPLE, [spread], data.device)
+        (counts,) = yield from _histograms([row[None]], BINNED, [spread], data.device)
         return counts
     unsound = ~row.isfinite() if spread.nan or spread.inf else None
     row.sub_(low)
