@@ -20,8 +20,8 @@ class Declaration:
             replaces these symbols by other names.
         name: the op's name; default: that of the function.
         samples: yields the inputs that the tests run the row on.
-        kernel: torch's function, if the forward only passes its inputs and settings on to it. A call without settings
-            then runs this function directly, without the forward.
+        kernel: torch's function, if it is the forward: it takes the inputs in their order, and the settings by their
+            names. The decorated function then needs no body: it has the parameters and the docstring.
         broadcasts: True if all inputs broadcast, or the names of those that do. The engine then sums their gradients.
         sums: a function for each input that a fused kernel broadcasts, such as the bias of a convolution. The kernel
             returns the gradient of such an input already summed. The function gets the shapes of output and input, and

@@ -22,7 +22,6 @@ def erf(input):
 
     Shapes: output as input.
     """
-    return torch.erf(input)
 
 
 @erf.rule("input", r"\frac{2}{\sqrt{\pi}} \bar{y} \odot e^{-x^2}")
@@ -38,7 +37,6 @@ def erfc(input):
 
     Shapes: output as input.
     """
-    return torch.erfc(input)
 
 
 @erfc.rule("input", r"-\frac{2}{\sqrt{\pi}} \bar{y} \odot e^{-x^2}")
@@ -60,7 +58,6 @@ def erfinv(input):
 
     Shapes: output as input.
     """
-    return torch.erfinv(input)
 
 
 @erfinv.rule("input", r"\frac{\sqrt{\pi}}{2} \bar{y} \odot e^{y^2}")
@@ -82,7 +79,6 @@ def erfcx(input):
 
     Shapes: output as input.
     """
-    return torch.special.erfcx(input)
 
 
 @erfcx.rule("input", r"\bar{y} \odot \left(2 x y - \frac{2}{\sqrt{\pi}}\right)")
@@ -110,7 +106,6 @@ def ndtri(input):
 
     Shapes: output as input.
     """
-    return torch.special.ndtri(input)
 
 
 @ndtri.rule("input", r"\sqrt{2 \pi} \, \bar{y} \odot e^{y^2 / 2}")
@@ -132,7 +127,6 @@ def log_ndtr(input):
 
     Shapes: output as input.
     """
-    return torch.special.log_ndtr(input)
 
 
 @log_ndtr.rule("input", r"\frac{\bar{y}}{\sqrt{2 \pi}} \odot e^{-(y + x^2 / 2)}")
@@ -158,7 +152,6 @@ def logit(input, *, eps=None):
 
     Shapes: output as input.
     """
-    return torch.logit(input, eps)
 
 
 @logit.rule("input", r"\frac{\bar{y}}{x (1 - x)}")
@@ -219,7 +212,6 @@ def entr(input):
 
     Shapes: output as input.
     """
-    return torch.special.entr(input)
 
 
 @entr.rule("input", r"-\bar{y} \odot (1 + \ln x)")
@@ -249,7 +241,6 @@ def xlog1py(input, other):
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.special.xlog1py(input, other)
 
 
 @xlog1py.rule("input", r"\bar{y} \odot \ln(1 + b) \text{, } 0 \text{ where } a = 0 \text{ and } b \leq -1")
@@ -273,7 +264,6 @@ def lgamma(input):
 
     Shapes: output as input.
     """
-    return torch.lgamma(input)
 
 
 @lgamma.rule("input", r"\bar{y} \odot \psi(x)")
@@ -289,7 +279,6 @@ def digamma(input):
 
     Shapes: output as input.
     """
-    return torch.digamma(input)
 
 
 @digamma.rule("input", r"\bar{y} \odot \psi'(x)")
@@ -384,7 +373,6 @@ def zeta(input, other):
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, NotImplementedError where
     the order needs a gradient.
     """
-    return torch.special.zeta(input, other)
 
 
 @zeta.rule("other", r"-\bar{y} \odot s \odot \zeta(s + 1, q)")
@@ -441,7 +429,6 @@ def i0(input):
 
     Shapes: output as input.
     """
-    return torch.i0(input)
 
 
 @i0.rule("input", r"\bar{y} \odot I_1(x)")
@@ -457,7 +444,6 @@ def i0e(input):
 
     Shapes: output as input.
     """
-    return _special.i0e(input)
 
 
 @i0e.rule("input", r"\bar{y} \odot (e^{-|x|} I_1(x) - \operatorname{sign}(x) \odot y)")
@@ -473,7 +459,6 @@ def i1(input):
 
     Shapes: output as input.
     """
-    return _special.i1(input)
 
 
 def _away_from_0(input):
@@ -503,7 +488,6 @@ def i1e(input):
 
     Shapes: output as input.
     """
-    return _special.i1e(input)
 
 
 @i1e.rule("input", r"\bar{y} \odot \left(e^{-|x|} I_0(x) - y \left(\operatorname{sign}(x) + \frac{1}{x}\right)\right)")

@@ -31,7 +31,6 @@ def fill(input, value):
 
     Shapes: value is a number or a tensor without dimensions, output as input. Raises RuntimeError for another value.
     """
-    return torch.fill(input, value)
 
 
 @fill.rule("input", r"0")
@@ -316,7 +315,6 @@ def masked_scatter(input, mask, source):
     Shapes: input and mask broadcast to the output. Raises RuntimeError where source has fewer elements than the mask
     has True places.
     """
-    return torch.masked_scatter(input, mask, source)
 
 
 @masked_scatter.rule("input", r"0 \text{ where } m \text{, else } \bar{y}")
@@ -501,7 +499,6 @@ def slice_scatter(input, src, *, dim=0, start=None, end=None, step=1):
 
     Shapes: src as that slice, output as input. Raises RuntimeError where it is not.
     """
-    return torch.slice_scatter(input, src, dim, start, end, step)
 
 
 @slice_scatter.rule("input", r"0 \text{ at } a:b \text{, } \bar{y} \text{ elsewhere}")
@@ -535,7 +532,6 @@ def diagonal_scatter(input, src, *, offset=0, dim1=0, dim2=1):
 
     Shapes: src as that diagonal, output as input. Raises RuntimeError where it is not.
     """
-    return torch.diagonal_scatter(input, src, offset, dim1, dim2)
 
 
 @diagonal_scatter.rule("input", r"0 \text{ on the diagonal, } \bar{y} \text{ elsewhere}")

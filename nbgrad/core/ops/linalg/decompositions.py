@@ -461,7 +461,6 @@ def linalg_householder_product(A, tau):
     Shapes: A (..., n, m) with n >= m, tau (..., k) with k <= m give (..., n, m). Raises RuntimeError where they do not
     fit.
     """
-    return torch.linalg.householder_product(A, tau)
 
 
 @linalg_householder_product.joint_rule(
@@ -523,7 +522,6 @@ def ormqr(input, tau, other, *, left=True, transpose=False):
     Shapes: input (..., n, k), tau (..., k), other (..., n, m) with ``left``, (..., m, n) without. Raises RuntimeError
     where they do not fit.
     """
-    return torch.ormqr(input, tau, other, left, transpose)
 
 
 @ormqr.joint_rule(

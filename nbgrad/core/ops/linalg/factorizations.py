@@ -64,7 +64,6 @@ def linalg_cholesky(A, *, upper=False):
 
     Shapes: (..., n, n) gives the same. Raises LinAlgError where a matrix is not positive definite.
     """
-    return _linalg.cholesky(A, upper=upper)
 
 
 @linalg_cholesky.rule("A", r"L^{-\top}\,\operatorname{sym}(L^{\top} \bar{L})\,L^{-1}")
@@ -125,7 +124,6 @@ def cholesky_inverse(input, *, upper=False):
 
     Shapes: (..., n, n) gives the same. Raises RuntimeError where the matrices are not square.
     """
-    return torch.cholesky_inverse(input, upper)
 
 
 @cholesky_inverse.rule("input", r"-y\,(\bar{y} + \bar{y}^{\top})\,y\,L")
@@ -155,7 +153,6 @@ def cholesky_solve(B, L, *, upper=False):
 
     Shapes: B (..., n, k), L (..., n, n), the batches broadcasting. Raises RuntimeError where they do not fit.
     """
-    return torch.cholesky_solve(B, L, upper)
 
 
 @cholesky_solve.joint_rule(B=r"(L\,L^{\top})^{-1}\,\bar{y}", L=r"-(\bar{B} y^{\top} + y \bar{B}^{\top})\,L")
@@ -352,7 +349,6 @@ def linalg_lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     Shapes: LU (..., n, n), pivots (..., n), B (..., n, k), the batches broadcasting. Raises RuntimeError where they do
     not fit.
     """
-    return _linalg.lu_solve(LU, pivots, B, left=left, adjoint=adjoint)
 
 
 @linalg_lu_solve.rule("B", r"(P\,L\,U)^{-\top}\,\bar{y}")

@@ -401,4 +401,3 @@ def one_hot(input, *, num_classes=-1):
 
     Shapes: input (...) of whole numbers, output (..., num_classes).
     """
-    return _functional.one_hot(input, num_classes)

@@ -33,7 +33,6 @@ def relu(input):
 
     Shapes: output as input.
     """
-    return torch.relu(input)
 
 
 @relu.rule("input", r"\bar{y} \text{ where } y > 0 \text{, else } 0")
@@ -100,7 +99,6 @@ def leaky_relu(input, *, negative_slope=0.01):
 
     Shapes: output as input.
     """
-    return _nn.leaky_relu(input, negative_slope)
 
 
 @leaky_relu.rule("input", r"\bar{y} \text{ where } x > 0 \text{, else } \alpha \bar{y}")
@@ -159,7 +157,6 @@ def prelu(input, weight):
     Shapes: input any; weight (), (1,) or (C,) with C the size of the second dimension of input; output as input.
     Raises RuntimeError where the weight is neither.
     """
-    return torch.prelu(input, weight)
 
 
 @prelu.joint_rule(
@@ -352,7 +349,6 @@ def relu6(input):
 
     Shapes: output as input.
     """
-    return _nn.relu6(input)
 
 
 @relu6.rule("input", r"\bar{y} \text{ where } 0 < x < 6 \text{, else } 0")
@@ -375,7 +371,6 @@ def hardsigmoid(input):
 
     Shapes: output as input.
     """
-    return _nn.hardsigmoid(input)
 
 
 @hardsigmoid.rule("input", r"\tfrac16 \bar{y} \text{ where } -3 < x < 3 \text{, else } 0")
@@ -418,7 +413,6 @@ def hardswish(input):
 
     Shapes: output as input.
     """
-    return _nn.hardswish(input)
 
 
 @hardswish.rule(
@@ -466,7 +460,6 @@ def hardshrink(input, *, lambd=0.5):
 
     Shapes: output as input.
     """
-    return torch.hardshrink(input, lambd)
 
 
 @hardshrink.rule("input", r"\bar{y} \text{ where } |x| > \lambda \text{, else } 0")
@@ -487,7 +480,6 @@ def softshrink(input, *, lambd=0.5):
 
     Shapes: output as input. Raises RuntimeError where lambd is negative.
     """
-    return _nn.softshrink(input, lambd)
 
 
 @softshrink.rule("input", r"\bar{y} \text{ where } |x| > \lambda \text{, else } 0")

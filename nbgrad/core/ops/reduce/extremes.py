@@ -47,7 +47,6 @@ def amax(x, *, dim=(), keepdim=False):
     Shapes: output without the reduced dimensions, or with them as 1 with ``keepdim``. Raises IndexError where a
     reduced dimension is empty.
     """
-    return torch.amax(x, dim, keepdim)
 
 
 @amax.rule("x", _SHARED)
@@ -64,7 +63,6 @@ def amin(input, *, dim=(), keepdim=False):
     Shapes: output without the reduced dimensions, or with them as 1 with ``keepdim``. Raises IndexError where a
     reduced dimension is empty.
     """
-    return torch.amin(input, dim, keepdim)
 
 
 @amin.rule("input", _SHARED)
@@ -330,7 +328,6 @@ def argmax(x, *, dim=None, keepdim=False):
 
     Shapes: output without ``dim``, or with it as 1 with ``keepdim``.
     """
-    return torch.argmax(x, dim, keepdim)
 
 
 @op(formula=r"\arg\min_i x_i", kernel=torch.argmin, differentiable=False, samples=_arg_samples)
@@ -342,4 +339,3 @@ def argmin(input, *, dim=None, keepdim=False):
 
     Shapes: output without ``dim``, or with it as 1 with ``keepdim``.
     """
-    return torch.argmin(input, dim, keepdim)

@@ -250,7 +250,6 @@ def histc(input, *, bins=100, min=0, max=0):
 
     Shapes: output has ``bins`` elements.
     """
-    return torch.histc(input, bins, min, max)
 
 
 def bincount(input, weights=None, minlength=0):

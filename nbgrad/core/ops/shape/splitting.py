@@ -111,7 +111,6 @@ def unbind(input, *, dim=0):
 
     Shapes: outputs as input without ``dim``. Raises IndexError where input has no dimension ``dim``.
     """
-    return torch.unbind(input, dim)
 
 
 @unbind.rule("input", r"(\bar{y}_1, \ldots, \bar{y}_n)")
