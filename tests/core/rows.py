@@ -99,7 +99,14 @@ def describe(sample: Sample) -> str:
 
 def reference(row: Op) -> Callable[..., Any]:
     """torch's own function for the row."""
-    return row.reference or getattr(torch, row.name, None) or getattr(torch.nn.functional, row.name)
+    return row.reference or _of_the_same_name(row.name)
+
+
+def _of_the_same_name(name: str) -> Callable[..., Any]:
+    family, _, short = name.partition("_")
+    if family in ("linalg", "special"):
+        return getattr(getattr(torch, family), short)  # type: ignore[no-any-return]
+    return getattr(torch, name, None) or getattr(torch.nn.functional, name)  # type: ignore[no-any-return]
 
 
 OTHER_GRADIENTS = {

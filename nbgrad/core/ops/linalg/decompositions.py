@@ -72,7 +72,6 @@ def _symmetric(make: Make):
     ranks=range(2, 6),
     outputs=("eigenvalues", "eigenvectors"),
     holomorphic=False,
-    reference=_linalg.eigh,
 )
 def linalg_eigh(A, *, UPLO="L"):
     """The eigenvalues of symmetric or Hermitian matrices, from the smallest on, and their eigenvectors as columns.
@@ -200,7 +199,6 @@ def _matrices(make: Make):
     ranks=range(2, 6),
     outputs=("U", "S", "Vh"),
     holomorphic=False,
-    reference=_linalg.svd,
     unvaried={"driver": "torch's kernel for a CPU takes no driver"},
 )
 def linalg_svd(A, *, full_matrices=True, driver=None):
@@ -319,7 +317,6 @@ def _tall_and_wide(make: Make):
     ranks=range(2, 6),
     outputs=("Q", "R"),
     holomorphic=False,
-    reference=_linalg.qr,
 )
 def linalg_qr(A, *, mode="reduced"):
     """The QR decomposition A = Q R: Q has orthonormal columns, and R is triangular.

@@ -55,7 +55,6 @@ def _of_cholesky(g, factor, upper):
     samples=_definite,
     ranks=range(2, 6),
     holomorphic=False,
-    reference=_linalg.cholesky,
 )
 def linalg_cholesky(A, *, upper=False):
     """The triangular factor of symmetric or Hermitian positive definite matrices.
@@ -82,7 +81,6 @@ def _checked_definite(make: Make):
     ranks=range(2, 6),
     outputs=("L", "info"),
     holomorphic=False,
-    reference=_linalg.cholesky_ex,
 )
 def linalg_cholesky_ex(A, *, upper=False, check_errors=False):
     """The triangular factor of positive definite matrices, and a number that is 0 where the factor exists.
@@ -234,7 +232,6 @@ def _of_factors(g_lower, g_upper, permutation, lower, upper):
     ranks=range(2, 6),
     outputs=("P", "L", "U"),
     holomorphic=False,
-    reference=_linalg.lu,
     unvaried=_ALWAYS_PIVOTS,
 )
 def linalg_lu(A, *, pivot=True):
@@ -262,7 +259,6 @@ def _(g_L, g_U, P, L, U, pivot):
     ranks=range(2, 6),
     outputs=("LU", "pivots"),
     holomorphic=False,
-    reference=_linalg.lu_factor,
     unvaried=_ALWAYS_PIVOTS,
 )
 def linalg_lu_factor(A, *, pivot=True):
@@ -279,7 +275,6 @@ def linalg_lu_factor(A, *, pivot=True):
     ranks=range(2, 6),
     outputs=("LU", "pivots", "info"),
     holomorphic=False,
-    reference=_linalg.lu_factor_ex,
     unvaried=_ALWAYS_PIVOTS,
 )
 def linalg_lu_factor_ex(A, *, pivot=True, check_errors=False):
@@ -341,7 +336,6 @@ def _factored(make: Make):
     broadcasts=("LU", "B"),
     no_gradient=("pivots",),
     holomorphic=False,
-    reference=_linalg.lu_solve,
 )
 def linalg_lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     """The solution of a system whose matrix, or its adjoint, has these triangular factors.

@@ -387,13 +387,7 @@ def _classes(make: Make):
     yield Sample.of(make.integers(4, 2, 3), num_classes=6)
 
 
-@op(
-    formula=r"y_j = [j = x]",
-    kernel=_functional.one_hot,
-    differentiable=False,
-    samples=_classes,
-    reference=_functional.one_hot,
-)
+@op(formula=r"y_j = [j = x]", kernel=_functional.one_hot, differentiable=False, samples=_classes)
 def one_hot(input, *, num_classes=-1):
     """Class numbers as vectors that are 1 at the number and 0 elsewhere; it has no gradient.
 

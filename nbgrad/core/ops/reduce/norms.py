@@ -48,7 +48,6 @@ def slope(g, x, norm, p, dims):
     kernel=torch.linalg.vector_norm,
     holomorphic=False,
     samples=_norm_samples,
-    reference=torch.linalg.vector_norm,
 )
 def linalg_vector_norm(x, *, ord=2, dim=None, keepdim=False, dtype=None):
     """The norm of order ``ord`` of all elements as one vector, or along ``dim`` (a number or a tuple of numbers).
