@@ -276,7 +276,7 @@ def _(g):
 
 def _sizes(make: Make):
     yield from at(-1.0, -0.0, 0.0, 1.0)(make)
-    yield Sample.of(torch.complex(make(2, 3), make(2, 3)))
+    yield Sample.of(make.complex(2, 3))
 
 
 @op(formula=r"|x|", kernel=torch.abs, operator="abs", inplace=True, holomorphic=False, samples=_sizes, traits=_SIZE)

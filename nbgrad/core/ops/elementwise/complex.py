@@ -16,14 +16,10 @@ from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.index.assign import copy
 
 
-def _complex(make: Make, *shape):
-    return torch.complex(make(*shape), make(*shape))
-
-
 def complex_unary(make: Make):
     """Every shape, real and complex."""
     for sample in unary(make):
-        yield Sample.of(_complex(make, *sample.args[0].shape))
+        yield Sample.of(make.complex(*sample.args[0].shape))
 
 
 def _either(make: Make):

@@ -221,7 +221,7 @@ def _powers(make: Make):
     yield Sample.of(points(0.0, 0.5, 2.0), 2.5)
     yield Sample.of(0.0, points(0.0, 0.5, 2.0))
     yield Sample.of(edges, points(2.0, 1.0, 3.0))
-    z = torch.complex(make(2, 3), make(2, 3))
+    z = make.complex(2, 3)
     for pair in ((z, 2), (z, 1.5 + 1j), (2.0, z), (-2.0, z), (z, make(3)), (z, z.flip(0))):
         yield Sample.of(*pair)
 

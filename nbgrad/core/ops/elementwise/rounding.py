@@ -84,7 +84,7 @@ def sign(input):
 
 def _directions(make: Make):
     yield from at(-1.0, -0.0, 0.0, 1.0)(make)
-    yield Sample.of(torch.complex(make(2, 3), make(2, 3)))
+    yield Sample.of(make.complex(2, 3))
     yield Sample.of(torch.tensor([0.0, 1.0, -2.0j]).to(torch.complex128))
 
 

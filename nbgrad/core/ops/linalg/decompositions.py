@@ -121,7 +121,7 @@ def _any_square(make: Make):
         A = make(*batch, 3, 3) / 5 + torch.diag(torch.arange(3.0).double())
         yield Sample.of(A, any_phase=True)
     yield Sample.of(torch.tensor([[0.0, 1.0], [-1.0, 0.5]], dtype=torch.float64), any_phase=True)
-    yield Sample.of(torch.complex(make(2, 2), make(2, 2)), any_phase=True)
+    yield Sample.of(make.complex(2, 2), any_phase=True)
     yield Sample.of(make(0, 0))
 
 
@@ -306,8 +306,8 @@ def _tall_and_wide(make: Make):
         yield Sample.of(make(*batch, 3, 2))
     yield Sample.of(make(2, 4))
     yield Sample.of(make(3, 3), mode="complete")
-    yield Sample.of(torch.complex(make(3, 2), make(3, 2)))
-    yield Sample.of(torch.complex(make(2, 3), make(2, 3)))
+    yield Sample.of(make.complex(3, 2))
+    yield Sample.of(make.complex(2, 3))
     yield Sample.of(make(0, 2))
 
 
@@ -432,7 +432,7 @@ def _reflections(make: Make):
     for batch in BATCHES:
         yield Sample.of(make(*batch, 4, 3), make(*batch, 2))
     yield Sample.of(make(3, 3), make(3))
-    yield Sample.of(torch.complex(make(3, 2), make(3, 2)), torch.complex(make(2), make(2)))
+    yield Sample.of(make.complex(3, 2), make.complex(2))
     yield Sample.of(make(0, 3, 2), make(0, 2))
 
 
@@ -496,12 +496,7 @@ def _applied(make: Make):
     for left in (True, False):
         for transpose in (True, False):
             yield Sample.of(make(3, 2), make(2), make(3, 3), left=left, transpose=transpose)
-    yield Sample.of(
-        torch.complex(make(3, 2), make(3, 2)),
-        torch.complex(make(2), make(2)),
-        torch.complex(make(3, 2), make(3, 2)),
-        transpose=True,
-    )
+    yield Sample.of(make.complex(3, 2), make.complex(2), make.complex(3, 2), transpose=True)
     yield Sample.of(make(3, 2), make(2), make(3, 0))
 
 

@@ -33,7 +33,7 @@ def _positive(make: Make, *shape):
 def _definite(make: Make):
     yield from (Sample.of(_positive(make, *batch, 3, 3)) for batch in BATCHES)
     yield Sample.of(_positive(make, 2, 2), upper=True)
-    A = torch.complex(make(2, 2), make(2, 2))
+    A = make.complex(2, 2)
     yield Sample.of(A @ A.mH + torch.eye(2))
     yield Sample.of(A @ A.mH + torch.eye(2), upper=True)
     yield Sample.of(make(0, 0))
@@ -104,7 +104,7 @@ def _triangles(make: Make):
     for batch in BATCHES:
         yield Sample.of(_linalg.cholesky(_positive(make, *batch, 3, 3)))
     yield Sample.of(_linalg.cholesky(_positive(make, 2, 2)).mT, upper=True)
-    A = torch.complex(make(2, 2), make(2, 2))
+    A = make.complex(2, 2)
     yield Sample.of(_linalg.cholesky(A @ A.mH + torch.eye(2)))
     yield Sample.of(make(0, 0))
 
@@ -172,7 +172,7 @@ def _square_and_not(make: Make):
         yield Sample.of(regular(make, *batch, 3, 3))
     yield Sample.of(make(2, 4))
     yield Sample.of(make(2, 3, 2))
-    yield Sample.of(torch.complex(make(2, 3), make(2, 3)))
+    yield Sample.of(make.complex(2, 3))
     yield Sample.of(make(0, 2))
 
 
@@ -321,7 +321,7 @@ def _factored(make: Make):
         for flipped in (True, False):
             yield Sample.of(LU[0, 0], pivots[0, 0], make(3, 3), left=left, adjoint=flipped)
             A = torch.complex(regular(make, 2, 2), make(2, 2))
-            B = torch.complex(make(2, 2), make(2, 2))
+            B = make.complex(2, 2)
             yield Sample.of(*_linalg.lu_factor(A), B, left=left, adjoint=flipped)
     yield Sample.of(LU, pivots, make(4, 1, 1, 3, 2))
     yield Sample.of(*_linalg.lu_factor(make(0, 0)), make(0, 2))

@@ -181,7 +181,7 @@ def _(g, input):
 def _vectors_of_either_kind(make: Make):
     yield from _two_vectors(make)
     for n in (3, 0):
-        yield Sample.of(*[torch.complex(make(n), make(n)) for _ in range(2)])
+        yield Sample.of(*[make.complex(n) for _ in range(2)])
 
 
 @op(

@@ -26,7 +26,7 @@ from nbgrad.core.ops.shape.joining import cat
 
 def _square(make: Make):
     yield from (Sample.of(make(*batch, 3, 3)) for batch in BATCHES)
-    yield Sample.of(torch.complex(make(2, 2), make(2, 2)))
+    yield Sample.of(make.complex(2, 2))
     yield Sample.of(make(1, 1))
     yield Sample.of(make(0, 0))
 

@@ -110,7 +110,7 @@ def _systems(make: Make):
     yield Sample.of(regular(make, 2, 3, 3), make(2, 3))
     yield Sample.of(regular(make, 2, 1, 3, 3), make(4, 3, 2))
     yield Sample.of(regular(make, 3, 3), make(2, 2, 3), left=False)
-    yield Sample.of(complex_regular(make, 2, 2), torch.complex(make(2, 1), make(2, 1)))
+    yield Sample.of(complex_regular(make, 2, 2), make.complex(2, 1))
     yield Sample.of(make(0, 0), make(0, 2))
     yield Sample.of(regular(make, 2, 2), make(2, 0))
 
@@ -212,7 +212,7 @@ def _triangular(make: Make):
     yield Sample.of(A.tril(), make(3, 2), upper=False)
     yield Sample.of(A, make(3, 2), upper=False, unitriangular=True)
     yield Sample.of(A, make(2, 2, 3), upper=True, left=False)
-    yield Sample.of(torch.complex(A, make(3, 3)), torch.complex(make(3, 1), make(3, 1)), upper=True)
+    yield Sample.of(torch.complex(A, make(3, 3)), make.complex(3, 1), upper=True)
     yield Sample.of(make(0, 0), make(0, 2), upper=True)
 
 
@@ -259,8 +259,8 @@ def _tall_and_wide(make: Make):
         yield Sample.of(make(*batch, 4, 2))
     yield Sample.of(make(2, 4))
     yield Sample.of(make(3, 3), rtol=1e-3)
-    yield Sample.of(torch.complex(make(3, 2), make(3, 2)), atol=1e-9)
-    yield Sample.of(torch.complex(make(2, 3), make(2, 3)))
+    yield Sample.of(make.complex(3, 2), atol=1e-9)
+    yield Sample.of(make.complex(2, 3))
     yield Sample.of(make(0, 2))
 
 
@@ -326,7 +326,7 @@ def _fits(make: Make):
     yield Sample.of(make(2, 4), make(2, 3))
     yield Sample.of(make(3, 2), make(3, 1), driver="gelsd")
     yield Sample.of(make(3, 2), make(3, 1), rcond=1e-9, driver="gelsy")
-    yield Sample.of(torch.complex(make(3, 2), make(3, 2)), torch.complex(make(3, 2), make(3, 2)))
+    yield Sample.of(make.complex(3, 2), make.complex(3, 2))
     yield Sample.of(make(3, 0), make(3, 2))
 
 
