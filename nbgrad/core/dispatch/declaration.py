@@ -41,7 +41,8 @@ class Declaration:
         domain: the interval from which random test inputs are drawn.
         operator: Python's operator for it, as ``add`` for ``+``.
         method: whether ``Tensor`` has it as a method; default: whether torch's has.
-        reference: torch's function for the op, if it has another name: ``torch.linalg.det`` has that of linalg_det.
+        reference: torch's function for the op, if it has another name, and the forward does more than call it.
+            ``torch.linalg.det`` has the name of linalg_det.
         policy: torch's function whose autocast policy holds, if the kernel does not have one on every device.
         view: whether the output may share the memory of the first input.
         inplace: whether there is an in-place form, a method with an underscore; or, if torch has no method of that

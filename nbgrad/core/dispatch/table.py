@@ -73,8 +73,7 @@ class Op(OpInfo):
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
         domain, samples, ranks: where random test inputs are drawn from, the inputs that the tests run the row on, and
             the numbers of dimensions that the first input has in these samples.
-        reference: torch's own function, if it has another name than this row: ``torch.linalg.det`` has that of
-            linalg_det.
+        reference: torch's own function, if it has another name than this row, and the forward does more than call it.
         policy: torch's function whose autocast policy holds, if it is not that of the forward.
         random: whether it draws random numbers.
         mutates: the inputs that it changes in place.

@@ -121,7 +121,6 @@ def _assigned(x, value, index):
     method=False,
     inplace=_assign,
     samples=_assignments,
-    reference=_assigned,
 )
 def setitem(x, value, *, index):
     """The tensor with the elements at ``index`` replaced; ``x[index] = value`` does it in place.

@@ -70,7 +70,6 @@ def _answers_and_gradients(make: Make):
     domain=_SHARES,
     no_gradient=("weight",),
     samples=_answers_and_gradients,
-    reference=_binary_gradient,
 )
 def binary_cross_entropy_backward(g, input, target, weight, *, reduction):
     """The gradient of binary_cross_entropy for its input.
@@ -178,12 +177,7 @@ def _(g, input, target, reduction):
     return soft_margin_loss_backward(g, input, target, reduction=reduction)
 
 
-@op(
-    formula=r"-g \, \frac{1}{n} t \odot \sigma(-t \odot x)",
-    no_gradient=("target",),
-    samples=with_gradients(_signs),
-    reference=lambda g, x, target, reduction: aten.soft_margin_loss_backward(g, x, target, code(reduction)),
-)
+@op(formula=r"-g \, \frac{1}{n} t \odot \sigma(-t \odot x)", no_gradient=("target",), samples=with_gradients(_signs))
 def soft_margin_loss_backward(g, input, target, *, reduction):
     """The gradient of soft_margin_loss for its input.
 

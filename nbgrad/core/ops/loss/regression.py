@@ -212,7 +212,6 @@ def _l1_gradient(g, difference, reduction):
     symbols={"difference": "d"},
     holomorphic=False,
     samples=_differences,
-    reference=_l1_gradient,
 )
 def l1_loss_backward(g, difference, *, reduction):
     """The gradient of l1_loss for its input; with -g in place of g, the gradient for its target.

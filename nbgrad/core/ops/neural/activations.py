@@ -38,9 +38,7 @@ def _(g, out):
     return tanh_backward(g, out)
 
 
-@op(
-    formula=r"g \odot (1 - y^2)", symbols={"out": "z"}, holomorphic=False, samples=alike(), reference=aten.tanh_backward
-)
+@op(formula=r"g \odot (1 - y^2)", symbols={"out": "z"}, holomorphic=False, samples=alike())
 def tanh_backward(g, y):
     """The gradient of tanh, from its output y.
 
@@ -82,13 +80,7 @@ def _(g, out):
     return sigmoid_backward(g, out)
 
 
-@op(
-    formula=r"g \odot y \odot (1 - y)",
-    symbols={"out": "z"},
-    holomorphic=False,
-    samples=alike(),
-    reference=aten.sigmoid_backward,
-)
+@op(formula=r"g \odot y \odot (1 - y)", symbols={"out": "z"}, holomorphic=False, samples=alike())
 def sigmoid_backward(g, y):
     """The gradient of sigmoid, from its output y.
 
@@ -134,12 +126,7 @@ def _with_buffers(make: Make):
         yield Sample.of(g, x, torch.exp(-x.abs()))
 
 
-@op(
-    formula=r"g \odot (1 - \sigma(x))",
-    no_gradient=("buffer",),
-    samples=_with_buffers,
-    reference=aten.log_sigmoid_backward,
-)
+@op(formula=r"g \odot (1 - \sigma(x))", no_gradient=("buffer",), samples=_with_buffers)
 def log_sigmoid_backward(g, x, buffer):
     """The gradient of logsigmoid, from its input and what its kernel keeps: exp(-|x|), or nothing on some devices.
 
@@ -182,7 +169,6 @@ def _(g, input, beta, threshold):
 @op(
     formula=r"g \odot \sigma(\beta x)",
     samples=varied(alike(-30.0, -1.0, 0.0, 2.0, 10.0, 30.0), {"beta": 2.0}, {"beta": 0.5, "threshold": 1.0}),
-    reference=lambda g, x, beta=1.0, threshold=20.0: aten.softplus_backward(g, x, beta, threshold),
 )
 def softplus_backward(g, x, *, beta=1.0, threshold=20.0):
     """The gradient of softplus; g itself where beta x exceeds ``threshold``.
@@ -387,7 +373,6 @@ def _(g, input, approximate):
 @op(
     formula=r"g \odot (\Phi(x) + x \, \varphi(x))",
     samples=varied(alike(-4.0, -0.752, 0.0, 1.5, 4.0), {"approximate": "tanh"}),
-    reference=aten.gelu_backward,
 )
 def gelu_backward(g, x, *, approximate="none"):
     """The gradient of gelu, from its input.
@@ -452,7 +437,6 @@ def _halves_and_gradients(make: Make):
     formula=r"[g \odot \sigma(b), \; g \odot a \odot \sigma(b) (1 - \sigma(b))], \; x = [a, b]",
     samples=_halves_and_gradients,
     ranks=range(1, 6),
-    reference=aten.glu_backward,
 )
 def glu_backward(g, x, *, dim):
     """The gradient of glu, from its input.
@@ -563,9 +547,6 @@ def _(g, input):
     symbols={"scale": "s", "input_scale": "k"},
     samples=varied(
         alike(-30.0, -1.0, 0.0, 1.0), {"alpha": 0.5}, {"alpha": _ALPHA, "scale": _SCALE}, {"alpha": 2, "input_scale": 3}
-    ),
-    reference=lambda g, x, alpha=1.0, scale=1.0, input_scale=1.0: aten.elu_backward(
-        g, alpha, scale, input_scale, False, x
     ),
 )
 def elu_backward(g, x, *, alpha=1.0, scale=1.0, input_scale=1.0):

@@ -71,7 +71,6 @@ def _(g, input, threshold):
     formula=r"g \text{ where } x > t \text{, else } 0",
     flat=("x",),
     samples=varied(alike(-1.0, 0.0, 1.0), {"threshold": -1.0}),
-    reference=lambda g, x, threshold=0: aten.threshold_backward(g, x, threshold),
 )
 def threshold_backward(g, x, *, threshold=0):
     """The gradient of relu and of threshold: g where x exceeds ``threshold``, 0 elsewhere.
@@ -110,7 +109,6 @@ def _(g, input, negative_slope):
     formula=r"g \text{ where } x > 0 \text{, else } \alpha g",
     flat=("x",),
     samples=varied(alike(-1.0, 0.0, 1.0), {"negative_slope": 0.3}, {"negative_slope": -0.5}),
-    reference=lambda g, x, negative_slope=0.01: aten.leaky_relu_backward(g, x, negative_slope, False),
 )
 def leaky_relu_backward(g, x, *, negative_slope=0.01):
     """The gradient of leaky_relu, from its input.
@@ -188,7 +186,6 @@ def _slopes_and_gradients(make: Make):
     outputs=("input", "weight"),
     broadcasts=("weight",),
     samples=_slopes_and_gradients,
-    reference=aten._prelu_kernel_backward,
 )
 def prelu_backward(g, x, weight):
     """The gradients of prelu for its input and, before they are added up, for its slopes.
@@ -319,7 +316,6 @@ def _(g, input, min_val, max_val):
     symbols={"min_val": "a", "max_val": "b"},
     flat=("x",),
     samples=varied(alike(-2.0, -1.0, 0.0, 1.0, 2.0), {"min_val": -1.5, "max_val": 2.0}),
-    reference=lambda g, x, min_val=-1.0, max_val=1.0: aten.hardtanh_backward(g, x, min_val, max_val),
 )
 def hardtanh_backward(g, x, *, min_val=-1.0, max_val=1.0):
     """The gradient of hardtanh and relu6: g strictly between the bounds, 0 elsewhere.
@@ -425,7 +421,6 @@ def _(g, input):
 @op(
     formula=r"g \text{ where } x \geq 3, \; (\tfrac{x}{3} + \tfrac12) g \text{ where } |x| < 3 \text{, else } 0",
     samples=alike(-4.0, -3.0, 0.0, 3.0, 4.0),
-    reference=aten.hardswish_backward,
 )
 def hardswish_backward(g, x):
     """The gradient of hardswish, from its input.
@@ -491,7 +486,6 @@ def _(g, input, lambd):
     formula=r"g \text{ where } |x| > \lambda \text{, else } 0",
     flat=("x",),
     samples=varied(alike(-1.0, -0.5, 0.0, 0.5, 1.0), {"lambd": 1.5}),
-    reference=lambda g, x, lambd=0.5: aten.hardshrink_backward(g, x, lambd),
 )
 def shrink_backward(g, x, *, lambd=0.5):
     """The gradient of hardshrink and of softshrink: g where x is more than ``lambd`` away from 0, 0 elsewhere.

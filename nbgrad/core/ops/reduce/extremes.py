@@ -120,14 +120,7 @@ def _choices(make: Make):
             yield Sample.of(make(*index.shape), index, dim=dim, shape=tuple(x.shape), keepdim=keepdim)
 
 
-@op(
-    formula=r"g \text{ at } i \text{ in zeros}",
-    no_gradient=("indices",),
-    samples=_choices,
-    reference=lambda g, indices, dim, shape, keepdim: aten.value_selecting_reduction_backward(
-        g, dim, indices, shape, keepdim
-    ),
-)
+@op(formula=r"g \text{ at } i \text{ in zeros}", no_gradient=("indices",), samples=_choices)
 def value_selecting_reduction_backward(g, indices, *, dim, shape, keepdim):
     """Zeros of ``shape`` with g along ``dim`` at the numbers in indices, none of which occurs twice.
 

@@ -50,7 +50,6 @@ def _views(make: Make):
     formula=r"x \text{ in shape } s",
     variadic="size",
     samples=_views,
-    reference=lambda x, size: x.view(size),
     view=True,
     method=False,
     traits=Traits(moves=True, laid=True),
@@ -82,7 +81,6 @@ def _bits(make: Make):
     differentiable=False,
     view=True,
     method=False,
-    reference=lambda x, dtype: x.view(dtype),
     traits=Traits(laid=True),
 )
 def view_dtype(x, *, dtype):
@@ -125,7 +123,6 @@ def _expansions(make: Make):
     broadcasts=True,
     variadic="size",
     samples=_expansions,
-    reference=lambda x, size: x.expand(size),
     view=True,
     traits=Traits(moves=True),
 )
