@@ -186,7 +186,6 @@ def _written(base, view, path):
 @op(
     formula=r"v \text{ in its places, } x \text{ elsewhere}",
     symbols={"base": "x", "view": "v"},
-    method=False,
     holomorphic=False,
     samples=_views,
     reference=_written,
@@ -220,7 +219,6 @@ def _gathers(make: Make):
 
 @op(
     formula=r"x \text{ in the view's places}",
-    method=False,
     holomorphic=False,
     samples=_gathers,
     reference=lambda x, path: path.follow(x),

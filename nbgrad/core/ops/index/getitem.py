@@ -53,7 +53,7 @@ def picks(make: Make):
     yield Sample.of(make(2, 0, 3), index=(1,))
 
 
-@op(formula=r"x[i]", method=False, view=True, samples=picks, traits=Traits(moves=True))
+@op(formula=r"x[i]", view=True, samples=picks, traits=Traits(moves=True))
 def getitem(x, *, index):
     """The elements at ``index``: numbers, slices, None, Ellipsis, masks, integer tensors, and mixtures of them.
 

@@ -179,7 +179,6 @@ def _by_torch(g, input, weight, **settings):
     samples=_gradients,
     ranks=range(2, 6),
     reference=_by_torch,
-    method=False,
     unvaried={
         "output_padding": "torch cannot differentiate its kernel with output padding; conv_transpose1d to 3d vary it",
     },

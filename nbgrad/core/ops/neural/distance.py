@@ -207,14 +207,7 @@ def _in_small_steps(input, p=2.0):
     return torch.linalg.vector_norm(input[first] - input[second], p, -1)
 
 
-@op(
-    formula=r"(\|x_i - x_j\|_p)_{i < j}",
-    kernel=torch.pdist,
-    method=False,
-    samples=_sets,
-    ranks=(2,),
-    reference=_in_small_steps,
-)
+@op(formula=r"(\|x_i - x_j\|_p)_{i < j}", kernel=torch.pdist, samples=_sets, ranks=(2,), reference=_in_small_steps)
 def pdist(input, *, p=2.0):
     """The p-norm of the difference of every pair of vectors in a set.
 

@@ -36,7 +36,6 @@ def _by_torch(input, weight, *, padding_idx=-1, scale_grad_by_freq=False):
     no_gradient=("input",),
     samples=_lookups,
     reference=_by_torch,
-    method=False,
 )
 def embedding_row(input, weight, *, padding_idx=-1, scale_grad_by_freq=False):
     """The rows of a weight at the numbers given: a vector for each word.
@@ -168,7 +167,6 @@ def _bags_by_torch(input, weight, offsets, per_sample_weights=None, **settings):
     samples=_bags,
     ranks=(1,),
     reference=_bags_by_torch,
-    method=False,
     unvaried=_ONCE,
 )
 def embedding_bag_row(

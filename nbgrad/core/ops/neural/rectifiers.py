@@ -222,7 +222,6 @@ _FIXED = {"lower": 0.25, "upper": 0.25, "training": True}
     formula=r"x \text{ where } x > 0 \text{, else } a x",
     aux=("noise",),
     samples=varied(at(-1.0, 0.0, 1.0), {"lower": 0.2, "upper": 0.4}, _FIXED),
-    method=False,
 )
 def rrelu(input, *, lower=1 / 8, upper=1 / 3, training=False):
     """A leaky relu whose slope is drawn for each element between ``lower`` and ``upper``; in evaluation, their mean.

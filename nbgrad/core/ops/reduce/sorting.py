@@ -156,7 +156,6 @@ def _buckets(make: Make):
     symbols={"boundaries": "b"},
     kernel=torch.bucketize,
     differentiable=False,
-    method=False,
     samples=_buckets,
 )
 def bucketize(input, boundaries, *, out_int32=False, right=False):
@@ -183,7 +182,6 @@ def _memberships(make: Make):
     symbols={"elements": "x", "test_elements": "S"},
     kernel=torch.isin,
     differentiable=False,
-    method=False,
     samples=_memberships,
 )
 def isin(elements, test_elements, *, assume_unique=False, invert=False):

@@ -75,14 +75,7 @@ def _bits(make: Make):
     yield from (Sample.of(make(*shape), dtype=torch.float32) for shape in SHAPES if shape)
 
 
-@op(
-    formula=r"\text{the bits of } x",
-    samples=_bits,
-    differentiable=False,
-    view=True,
-    method=False,
-    traits=Traits(laid=True),
-)
+@op(formula=r"\text{the bits of } x", samples=_bits, differentiable=False, view=True, traits=Traits(laid=True))
 def view_dtype(x, *, dtype):
     """The same memory read as another element type; it has no gradient.
 
