@@ -192,13 +192,7 @@ def _describe(place: Element, name: str, module: Module, count: int) -> None:
 def _tensor_line(tensor: Tensor) -> str:
     if isinstance(tensor, Uninitialized):
         return translate("of a shape that the first call makes known")
-    kind = (
-        ""
-        if tensor.requires_grad
-        else translate(", frozen")
-        if isinstance(tensor, Parameter)
-        else translate(", buffer")
-    )
+    kind = "" if tensor.requires_grad else translate(", frozen" if isinstance(tensor, Parameter) else ", buffer")
     return f"{shape_text(tensor.shape)} {dtype_name(tensor.dtype)}, {tensor.numel():,}{kind}"
 
 

@@ -103,18 +103,19 @@ def messages(tree: ast.AST) -> Iterator[str]:
     for node in _children(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _SENTENCE.fullmatch(node.value):
             yield node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "translate":
-            yield from _of_call(node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Deviation":
-            for value in node.args[1:]:  # the first one is a kind, which is not shown
-                yield from messages(ast.Expression(value))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _TRANSLATING:
+            yield from _of_call(node, _TRANSLATING[node.func.id])
         else:
             yield from messages(node)
 
 
-def _of_call(call: ast.Call) -> Iterator[str]:
-    """The messages of a call of ``translate``: its text, and those of the calls among its values."""
-    for text in _within(call.args[0]):
+_TRANSLATING = {"translate": 0, "Deviation": 1}
+"""By the name of a function, which of its arguments is the text that it translates."""
+
+
+def _of_call(call: ast.Call, place: int) -> Iterator[str]:
+    """The messages of a call of ``translate`` and the like: its text, and those of the calls among its values."""
+    for text in [one for value in call.args[place:] for one in _within(value)]:
         if not isinstance(text, ast.Constant):
             yield from messages(ast.Expression(text))
         elif isinstance(text.value, str) and _says(text.value):

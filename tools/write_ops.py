@@ -37,7 +37,7 @@ def group(module: ModuleType) -> str:
     """One module: its rows as a table, and its other names as lists."""
     path = module.__name__.removeprefix(f"{ops.__name__}.").replace(".", "/")
     level, name = "#" * (2 + path.count("/")), path.rpartition("/")[2]
-    held = [row for row in OPS.values() if row.forward.__module__ == module.__name__]
+    held = [row for row in OPS.values() if row.__wrapped__.__module__ == module.__name__]
     rows = shown(held)
     lists = {
         "Gradients that are rows of their own": [row.name for row in held if row not in rows],

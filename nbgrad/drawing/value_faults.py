@@ -44,10 +44,9 @@ def _wrong_values(
         yield EngineFault("factor 2", translate("is twice the right one"), 4), right * 2
         yield EngineFault("factor 1/2", translate("is half of the right one"), 4), right / 2
     for at, one in enumerate(values):
-        which = (
-            translate("is that of its {ordinal}input, unchanged", ordinal=_ordinal(at))
-            if len(values) > 1
-            else translate("is that of its input, unchanged")
+        which = translate(
+            "is that of its {ordinal}input, unchanged" if len(values) > 1 else "is that of its input, unchanged",
+            ordinal=_ordinal(at),
         )
         yield EngineFault(f"input {at}", which, 3), one
 

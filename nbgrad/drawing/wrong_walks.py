@@ -1,7 +1,6 @@
 """``walk_causes``: backwards with right rules in a wrong order, which may give the gradients of an engine."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from nbgrad.core.translation import message, translate
 from nbgrad.drawing.calls import Numbers
@@ -134,55 +133,27 @@ _EARLY = message(
     "the reverse of a topological order."
 )
 _AGAIN = message("This one hands on again, and all of it, whenever a part of it arrives.")
-_WALKS: tuple[tuple[str, Callable[[], str], int, Callable[[_Walk], None]], ...] = (
+_FORWARD = message(
+    "Only the inputs of the result got a gradient: the walk has to go on from the result to the leaves, in the reverse "
+    "of a topological order."
+)
+_PATH = message("Of several paths to a part only the last is kept: paths add, so write `+=` and not `=`.")
+_TIMES = message(
+    "The backward ran {times} times over the same graph, and the gradients of the time before were still there: set "
+    "all gradients to 0 before each."
+)
+_WALKS: tuple[tuple[str, tuple[str, ...], dict[str, int], int, Callable[[_Walk], None]], ...] = (
+    *[("recursive", (_EARLY, _AGAIN), {}, 2, order) for order in (_recursive, _from_last, _stacked, _queued)],
     *[
-        ("recursive", lambda: f"{translate(_EARLY)} {translate(_AGAIN)}", 2, order)
-        for order in (_recursive, _from_last, _stacked, _queued)
-    ],
-    *[
-        ("early", partial(translate, _EARLY), 2, _once(deep=deep, last_first=last))
+        ("early", (_EARLY,), {}, 2, _once(deep=deep, last_first=last))
         for deep in (True, False)
         for last in (True, False)
     ],
-    (
-        "forward",
-        partial(
-            translate,
-            message(
-                "Only the inputs of the result got a gradient: the walk has to go on from the result to the leaves, in "
-                "the reverse of a topological order."
-            ),
-        ),
-        1,
-        _forward,
-    ),
-    (
-        "path",
-        partial(
-            translate,
-            message("Of several paths to a part only the last is kept: paths add, so write `+=` and not `=`."),
-        ),
-        1,
-        _overwriting,
-    ),
-    *[
-        (
-            "again",
-            partial(
-                translate,
-                message(
-                    "The backward ran {times} times over the same graph, and the gradients of the time before were "
-                    "still there: set all gradients to 0 before each."
-                ),
-                times=times,
-            ),
-            2,
-            _again(times),
-        )
-        for times in (2, 3)
-    ],
+    ("forward", (_FORWARD,), {}, 1, _forward),
+    ("path", (_PATH,), {}, 1, _overwriting),
+    *[("again", (_TIMES,), {"times": times}, 2, _again(times)) for times in (2, 3)],
 )
-"""The wrong walks: key, words, rank, and the walk."""
+"""The wrong walks: key, sentences with their values, rank, and the walk."""
 
 
 def walk_causes(run: EngineRun) -> Iterator[Cause]:
@@ -190,14 +161,15 @@ def walk_causes(run: EngineRun) -> Iterator[Cause]:
     known = {at: run.stored(at) for at in range(len(run.parts))}
     if run.blocked or len(run.parts) > _LARGEST:
         return
-    for key, text, rank, order in _WALKS:
+    for key, texts, values, rank, order in _WALKS:
         walk = _Walk(run)
         try:
             order(walk)
         except OverflowError:
             continue
         if all(_same(run, got, walk.gradients.get(at)) for at, got in known.items()):
-            yield Cause(key, text(), rank, len(run.wrong_gradients))
+            text = " ".join([translate(one, **values) for one in texts])
+            yield Cause(key, text, rank, len(run.wrong_gradients))
 
 
 def _same(run: EngineRun, got: Numbers | None, made: Numbers | None) -> bool:

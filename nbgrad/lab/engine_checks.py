@@ -73,24 +73,20 @@ class PartJudge:
     def _loaded(self, answer: Any) -> "ModuleType | Deviation":
         path = f"{PACKAGE}/{self.part}.py"
         if not isinstance(answer, str | Path):
-            return Deviation("type", translate('the path of your file is expected: "{path}"', path=path))
+            return Deviation("type", 'the path of your file is expected: "{path}"', path=path)
         file = Path(answer)
         if file.name != f"{self.part}.py" or not file.is_file():
             return Deviation(
                 "type",
-                translate(
-                    'there is no file "{given}": write the cell into "{path}", and run it',
-                    given=shorten(str(answer), 80),
-                    path=path,
-                ),
+                'there is no file "{given}": write the cell into "{path}", and run it',
+                given=shorten(str(answer), 80),
+                path=path,
             )
         with answering(translate('the import of "{answer}"', answer=answer)):
             empty = empty_functions(file.read_text("utf-8"))
             loaded = None if empty else load(file)
         if loaded is None:
-            return Deviation(
-                "unanswered", translate("{empty} is empty: write it in the place of the ...", empty=empty[0])
-            )
+            return Deviation("unanswered", "{empty} is empty: write it in the place of the ...", empty=empty[0])
         return loaded
 
 
@@ -114,7 +110,7 @@ def _one_op(said: str, op: Callable[[ModuleType, Any], Any], shape: tuple[int, .
         if any(one is x for one in parents):
             return None
         text = "{said} is right, but made of several ops: write it as one op with one rule, Tensor(value, (x,), rule)"
-        return Deviation("type", translate(text, said=said))
+        return Deviation("type", text, said=said)
 
     return judged
 
@@ -146,16 +142,12 @@ def _of_walk(module: ModuleType) -> Deviation | None:
             value = formula(*yours)
             module.backward(value)
         if not isinstance(value, module.Value):
-            return Deviation(
-                "type", translate("{said} gives {kind}, where a Value is expected", said=said, kind=kind_text(value))
-            )
+            return Deviation("type", "{said} gives {kind}, where a Value is expected", said=said, kind=kind_text(value))
         if (found := compared(value.data, wanted)) is not None:
             found = with_cause(found, value)
-            return Deviation(found.kind, translate("{said}: the value: {found}", said=said, found=found))
+            return Deviation(found.kind, "{said}: the value: {found}", said=said, found=found)
         if not value.op:
-            return Deviation(
-                "type", translate('{said}: its op is "": give each op its name, for the picture', said=said)
-            )
+            return Deviation("type", '{said}: its op is "": give each op its name, for the picture', said=said)
         names = tuple(signature(formula).parameters)
         places = ", ".join(f"{name} = {one:g}" for name, one in zip(names, at, strict=True))
         named = translate("{said} at {at}", said=said, at=places)
@@ -169,7 +161,7 @@ def _of_backward(found: Deviation, module: ModuleType) -> Deviation:
     """``found``, with the fault of the walk: the rules of all ops were found right before."""
     with answering("backward"):
         cause = walk_slip(module.Value, module.backward)
-    return found if cause is None else Deviation(found.kind, translate("{found}. {cause}", found=found, cause=cause))
+    return found if cause is None else Deviation(found.kind, "{found}. {cause}", found=found, cause=cause)
 
 
 def _of_names(module: ModuleType) -> Deviation | None:
@@ -185,7 +177,7 @@ def _alike(ops: Sequence[tuple[str, Any]]) -> Deviation | None:
         other = known.setdefault(value.op, said) if value.op else said
         if other != said:
             text = '{said} and {other} have the same op "{op}": give each op its own name, for the picture'
-            return Deviation("type", translate(text, said=said, other=other, op=value.op))
+            return Deviation("type", text, said=said, other=other, op=value.op)
     return None
 
 
@@ -213,7 +205,7 @@ def _of_numbers(module: ModuleType) -> Deviation | None:
             parents = getattr(op(module.Tensor([1.0, 3.0])), "parents", ())
         if not all(isinstance(one, module.Tensor) for one in parents):
             text = "{said}: one of its parents is no Tensor: as_tensor makes one of a number or an array"
-            return Deviation("type", translate(text, said=said))
+            return Deviation("type", text, said=said)
     return None
 
 
@@ -229,13 +221,13 @@ def _of_vectors(module: ModuleType) -> Deviation | None:
         except Exception as error:
             kind = type(error).__name__
             text = "{named} raises {kind}, where a ValueError is expected"
-            return Deviation("raised", translate(text, named=named, kind=kind))
+            return Deviation("raised", text, named=named, kind=kind)
         text = (
             "{named} returns the ValueError: write raise in the place of return"
             if isinstance(given, ValueError)
             else "{named} gives a result, where a ValueError is expected"
         )
-        return Deviation("type", translate(text, named=named))
+        return Deviation("type", text, named=named)
     return None
 
 
@@ -328,8 +320,7 @@ def _linear(module: ModuleType, shape: tuple[int, ...]) -> Deviation | None:
         value = layer(mine)
         if not isinstance(value, of_array):
             return Deviation(
-                "type",
-                translate("{named} gives {kind}, where a Tensor is expected", named=named, kind=kind_text(value)),
+                "type", "{named} gives {kind}, where a Tensor is expected", named=named, kind=kind_text(value)
             )
         if (found := compared(value.data, wanted)) is not None:
             slips = (
@@ -337,7 +328,7 @@ def _linear(module: ModuleType, shape: tuple[int, ...]) -> Deviation | None:
                 (wanted.relu(), "numbers", "that is relu of it: a Linear has none"),
             )
             found = slip(value.data, slips) or found
-            return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
+            return Deviation(found.kind, "{named}: the value: {found}", named=named, found=found)
         (value * value).sum().backward()
     return of_gradients(named, (mine, layer.weight, layer.bias), theirs, ("x", "weight", "bias"))
 
@@ -378,17 +369,17 @@ def _parameters(module: ModuleType) -> Deviation | None:
 def _of_list(said: str, given: Any, wanted: Sequence[Any], of_array: Any) -> Deviation | None:
     if not isinstance(given, list | tuple):
         text = "parameters() of {said} gives {kind}, where a list is expected"
-        return Deviation("type", translate(text, said=said, kind=kind_text(given)))
+        return Deviation("type", text, said=said, kind=kind_text(given))
     others = [one for one in given if not isinstance(one, of_array)]
     if others:
         text = "parameters() of {said} has {kind} in its list, where tensors are expected"
-        return Deviation("type", translate(text, said=said, kind=kind_text(others[0])))
+        return Deviation("type", text, said=said, kind=kind_text(others[0]))
     if len(given) != len(wanted):
         text = "of {said}, parameters() gives a list of {count}, and {total} tensors are in it"
-        return Deviation("shape", translate(text, said=said, count=len(given), total=len(wanted)))
+        return Deviation("shape", text, said=said, count=len(given), total=len(wanted))
     if any(all(one is not other for other in given) for one in wanted):
         text = "parameters() of {said} lacks one of its tensors, and has another one twice"
-        return Deviation("element", translate(text, said=said))
+        return Deviation("element", text, said=said)
     return None
 
 
@@ -412,9 +403,9 @@ def _batch_norm(module: ModuleType) -> Deviation | None:
         if (found := compared(mine(of_array(x)).data, theirs(torch.tensor(x)))) is not None:
             return Deviation(
                 found.kind,
-                translate(
-                    "BatchNorm(3), training={training}, of shape (5, 3): {found}", training=training, found=found
-                ),
+                "BatchNorm(3), training={training}, of shape (5, 3): {found}",
+                training=training,
+                found=found,
             )
     return None
 
@@ -460,7 +451,7 @@ def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Devia
             yours.step()
         if any(one.grad is not gradient or not np.array_equal(gradient, other.grad)
                for one, gradient, other in zip(mine, given, theirs, strict=True)):  # fmt: skip
-            return Deviation("changed", translate("{said} changes the gradients: a step only reads them", said=said))
+            return Deviation("changed", "{said} changes the gradients: a step only reads them", said=said)
         references.step()
         for one, other in zip(mine, theirs, strict=True):
             if (found := _of_step(one.data, other.data)) is not None:
@@ -477,7 +468,7 @@ def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Devia
 
 def _of_step(given: Any, right: Any) -> Deviation | None:
     if np.shape(given) != right.shape:
-        return Deviation("shape", translate("it has the shape {shape} now", shape=np.shape(given)))
+        return Deviation("shape", "it has the shape {shape} now", shape=np.shape(given))
     return compared(given, right, translate("the right number"))
 
 
@@ -570,7 +561,7 @@ def _repeated(module: ModuleType) -> Deviation | None:
     if not isinstance(given, tuple | list) or len(given) != 1 or not np.array_equal(np.asarray(given[0]), last):
         return None
     text = "take with the index {index}: a row that comes several times gets the sum of its gradients, and not the last"
-    return Deviation("row", translate(text, index=index.tolist()))
+    return Deviation("row", text, index=index.tolist())
 
 
 def _rnn(module: ModuleType) -> Deviation | None:
@@ -579,7 +570,7 @@ def _rnn(module: ModuleType) -> Deviation | None:
     codes = np.array([[1, 2, 3, 4]])
     base, again = network(codes), network(codes)
     if not isinstance(base, list | tuple):
-        return Deviation("type", translate("an RNN gives {kind}, where a list is expected", kind=kind_text(base)))
+        return Deviation("type", "an RNN gives {kind}, where a list is expected", kind=kind_text(base))
     if len(base) != 4 or base[0].data.shape != (1, 5):
         return Deviation("shape", "an RNN(5, 4) has to give 4 scores of shape (1, 5) for codes of shape (1, 4)")
     if not all(np.array_equal(one.data, other.data) for one, other in zip(base, again, strict=True)):
@@ -608,14 +599,14 @@ def _rnn_with_torch(module: ModuleType) -> Deviation | None:
         for step, (one, wanted) in enumerate(zip(network(codes), right, strict=True)):
             if (found := compared(one.data, wanted)) is not None:
                 text = "{named}: the scores of step {step}: {found}"
-                return Deviation(found.kind, translate(text, named=named, step=step, found=found))
+                return Deviation(found.kind, text, named=named, step=step, found=found)
             total = total + (one * one).sum()
         total.backward()
     names = ("letter.weight", "memory.weight", "memory.bias", "head.weight", "head.bias")
     found = of_gradients(named, mine, theirs, names)
     if found is not None and of_gradients(named, mine, _read(mine, codes, cut=True)[0], names) is None:
         text = "{named}: the gradients go through the last step only: h is a new Tensor of numbers in each step"
-        return Deviation("numbers", translate(text, named=named))
+        return Deviation("numbers", text, named=named)
     return found
 
 
@@ -665,8 +656,7 @@ def _gpt(module: ModuleType) -> Deviation | None:
         scores = network(np.array([[1, 2, 3, 4]])).data
     if scores.shape != (1, 4, 5):
         return Deviation(
-            "shape",
-            translate("GPT(5, 4, 8) gives {shape} for codes of shape (1, 4), and not (1, 4, 5)", shape=scores.shape),
+            "shape", "GPT(5, 4, 8) gives {shape} for codes of shape (1, 4), and not (1, 4, 5)", shape=scores.shape
         )
     changed = network(np.array([[1, 2, 0, 4]])).data
     if not np.allclose(scores[:, :2], changed[:, :2]):
@@ -694,14 +684,14 @@ def _gpt_in_order(module: ModuleType) -> Deviation | None:
     (right * right).sum().backward()
     if (found := compared(scores.data, right.data, translate("the right number"))) is not None:
         found = _about_order(scores.data, network, start) or found
-        return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
+        return Deviation(found.kind, "{named}: the value: {found}", named=named, found=found)
     for one, gradient in zip(parameters, given, strict=True):
         if gradient is None:
             text = "{named}: no gradient arrives at a parameter of shape {shape}"
-            return Deviation("zero", translate(text, named=named, shape=one.data.shape))
+            return Deviation("zero", text, named=named, shape=one.data.shape)
         if (found := compared(gradient, one.grad, translate("the right number"))) is not None:
             text = "{named}: the gradient of a parameter of shape {shape}: {found}"
-            return Deviation(found.kind, translate(text, named=named, shape=one.data.shape, found=found))
+            return Deviation(found.kind, text, named=named, shape=one.data.shape, found=found)
     return None
 
 

@@ -63,15 +63,14 @@ class Trial:
             value = self.yours(module, *inputs)
             if not isinstance(value, of_array):
                 return Deviation(
-                    "type",
-                    translate("{named} gives {kind}, where a Tensor is expected", named=named, kind=kind_text(value)),
+                    "type", "{named} gives {kind}, where a Tensor is expected", named=named, kind=kind_text(value)
                 )
             if (changed := of_inputs(named, inputs, arrays, self.names)) is not None:
                 return changed
             if (found := compared(value.data, wanted)) is not None:
                 known = slip(value.data, ((op(*theirs), kind, text) for op, kind, text in self.slips))
                 found = known or with_cause(found, value)
-                return Deviation(found.kind, translate("{named}: the value: {found}", named=named, found=found))
+                return Deviation(found.kind, "{named}: the value: {found}", named=named, found=found)
             try:
                 total = (value * weights).sum()
                 total.backward()
@@ -97,7 +96,7 @@ class Trial:
         with answering(named):
             given = rule(np.array(g, dtype=float))[0]
         found = slip(given, [(wrong(torch.tensor(g), *inputs), kind, text) for wrong, kind, text in self.rules])
-        return found and Deviation(found.kind, translate("{named}: the gradient: {found}", named=named, found=found))
+        return found and Deviation(found.kind, "{named}: the gradient: {found}", named=named, found=found)
 
 
 def of_inputs(named: str, inputs: Sequence[Any], before: Sequence[Any], names: Sequence[str]) -> Deviation | None:
@@ -106,8 +105,7 @@ def of_inputs(named: str, inputs: Sequence[Any], before: Sequence[Any], names: S
         if not np.array_equal(one.data, array):
             which = translate("its input") if len(inputs) == 1 else names[at]
             return Deviation(
-                "changed",
-                translate("{named} changes the numbers of {which}: make a new array", named=named, which=which),
+                "changed", "{named} changes the numbers of {which}: make a new array", named=named, which=which
             )
     return None
 
@@ -122,11 +120,11 @@ def of_rule(named: str, value: Any, g: Any) -> Deviation | None:
         first = [np.array(one) for one in rule(given)]
         if not np.array_equal(given, g):
             text = "{named}: its rule changes g, which is the gradient of its result: make a new array"
-            return Deviation("changed", translate(text, named=named))
+            return Deviation("changed", text, named=named)
         again = [np.array(one) for one in rule(given)]
         if not all(np.array_equal(one, other) for one, other in zip(first, again, strict=True)):
             text = "{named}: its rule gives other gradients when it is called again: it changes an array that it keeps"
-            return Deviation("changed", translate(text, named=named))
+            return Deviation("changed", text, named=named)
     return None
 
 
@@ -137,7 +135,7 @@ def of_slope(named: str, value: Any, g: Any) -> Deviation | None:
         return None
     with answering(named):
         found = lesson_03.proportional(rule, g, list(rule(g * 1.0)))  # a rule may change its argument
-    return found and Deviation(found.kind, translate("{named}: {found}", named=named, found=found))
+    return found and Deviation(found.kind, "{named}: {found}", named=named, found=found)
 
 
 def _of_places(named: str, value: Any, g: Any, theirs: Sequence[torch.Tensor]) -> Deviation | None:
@@ -153,7 +151,7 @@ def _of_places(named: str, value: Any, g: Any, theirs: Sequence[torch.Tensor]) -
     if any(compared(one, right.grad) for one, right in zip(given, reversed(theirs), strict=True)):
         return None
     text = "{named}: the two gradients of its rule have changed places"
-    return Deviation("order", translate(text, named=named))
+    return Deviation("order", text, named=named)
 
 
 def of_gradients(
@@ -163,12 +161,10 @@ def of_gradients(
         which = translate("the gradient") if len(inputs) == 1 else translate("the gradient of {name}", name=names[at])
         gradient = getattr(yours, "grad", None)
         if gradient is None:
-            return Deviation(
-                "zero", translate("{named}: {which} is None: no gradient arrives there", named=named, which=which)
-            )
+            return Deviation("zero", "{named}: {which} is None: no gradient arrives there", named=named, which=which)
         if (found := compared(gradient, right.grad)) is not None:
             found = _of_exchange(at, inputs, theirs, names) or found
-            return Deviation(found.kind, translate("{named}: {which}: {found}", named=named, which=which, found=found))
+            return Deviation(found.kind, "{named}: {which}: {found}", named=named, which=which, found=found)
     return None
 
 
@@ -181,7 +177,7 @@ def _of_exchange(
         gradients = [(getattr(inputs[one], "grad", None), theirs[two].grad) for one, two in places]
         if other != at and all(got is not None and compared(got, right) is None for got, right in gradients):
             text = "it has changed places with that of {other}: a rule gives them in the order of the parents"
-            return Deviation("order", translate(text, other=names[other]))
+            return Deviation("order", text, other=names[other])
     return None
 
 
@@ -196,18 +192,18 @@ def of_form(named: str, value: Any, g: Any) -> Deviation | None:
             if callable(parents)
             else "{named}: its parents are {kind}, and no tuple. A tuple of one has a comma, (x,): without it, (x) is x"
         )
-        return Deviation("type", translate(text, named=named, kind=kind_text(parents)))
+        return Deviation("type", text, named=named, kind=kind_text(parents))
     with answering(named):
         given = rule(np.array(g, dtype=float))
     if isinstance(given, tuple | list) and len(given) == len(parents):
         if not any(isinstance(one, type(value)) for one in given):
             return None
         text = "{named}: its rule gives Tensors, where arrays are expected: compute with the data of each Tensor"
-        return Deviation("type", translate(text, named=named))
+        return Deviation("type", text, named=named)
     many = len(given) if isinstance(given, tuple | list) else kind_text(given)
     many = translate("an array") if isinstance(given, np.ndarray) else many
     text = "{named}: its rule gives {many}, where a tuple of {count} is expected: a gradient for each parent"
-    return Deviation("type", translate(text, named=named, many=many, count=len(parents)))
+    return Deviation("type", text, named=named, many=many, count=len(parents))
 
 
 def with_cause(found: Deviation, root: Any) -> Deviation:
@@ -218,7 +214,7 @@ def with_cause(found: Deviation, root: Any) -> Deviation:
         return found
     if first is None or first.cause is None:
         return found
-    return Deviation(found.kind, translate("{found}. {cause}", found=found, cause=first.cause))
+    return Deviation(found.kind, "{found}. {cause}", found=found, cause=first.cause)
 
 
 def compared(given: Any, right: Any, whose: str | None = None) -> Deviation | None:
@@ -227,20 +223,18 @@ def compared(given: Any, right: Any, whose: str | None = None) -> Deviation | No
     try:
         found = difference(given, right, rtol=RTOL, atol=ATOL)
     except (NoNumbers, TypeError, RuntimeError) as error:
-        return Deviation("type", translate("numbers are expected: {error}", error=error))
+        return Deviation("type", "numbers are expected: {error}", error=error)
     if found is None:
         return None
     yours, wanted = numbers_of(given), numbers_of(right)
     if yours.shape != wanted.shape:
         return Deviation(
             found.kind,
-            translate(
-                "{reason} (yours has shape {shape}, {whose} {wanted})",
-                reason=found.text,
-                shape=tuple(yours.shape),
-                whose=whose,
-                wanted=tuple(wanted.shape),
-            ),
+            "{reason} (yours has shape {shape}, {whose} {wanted})",
+            reason=found.text,
+            shape=tuple(yours.shape),
+            whose=whose,
+            wanted=tuple(wanted.shape),
         )
     close = found.kind == "rounding"
     reason = translate("it is close, but rounding does not explain the difference") if close else found.text
@@ -248,14 +242,12 @@ def compared(given: Any, right: Any, whose: str | None = None) -> Deviation | No
     place = tuple(int(one) for one in wrong.nonzero()[0])
     return Deviation(
         found.kind,
-        translate(
-            "{reason}; {where}yours is {yours}, and {whose} {wanted}",
-            reason=reason,
-            where=translate("at {place} ", place=list(place)) if place else "",
-            yours=f"{yours[place]:.{10 if close else 5}g}",
-            whose=whose,
-            wanted=f"{wanted[place]:.{10 if close else 5}g}",
-        ),
+        "{reason}; {where}yours is {yours}, and {whose} {wanted}",
+        reason=reason,
+        where=translate("at {place} ", place=list(place)) if place else "",
+        yours=f"{yours[place]:.{10 if close else 5}g}",
+        whose=whose,
+        wanted=f"{wanted[place]:.{10 if close else 5}g}",
     )
 
 

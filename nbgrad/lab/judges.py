@@ -64,13 +64,11 @@ class ValuesJudge:
         )
         return Deviation(
             found.kind,
-            translate(
-                "the {what} of {name}: {found}{more}",
-                what=translate(self.what),
-                name=name,
-                found=found,
-                more=translate(more),
-            ),
+            "the {what} of {name}: {found}{more}",
+            what=translate(self.what),
+            name=name,
+            found=found,
+            more=translate(more),
         )
 
     def _of(self, given: Any, right: Any) -> Deviation | None:
@@ -96,15 +94,13 @@ def named(answer: Any, names: Sequence[str], what: str) -> "dict[str, Any] | Dev
         lacking = [name for name in names if name not in found]
         if lacking:
             return Deviation(
-                "type",
-                translate("the graph has no gradient of {names}: it needs a backward from L", names=", ".join(lacking)),
+                "type", "the graph has no gradient of {names}: it needs a backward from L", names=", ".join(lacking)
             )
         return {name: found[name].values for name in names}
     if isinstance(answer, Mapping):
         return _lacking(answer, names) or {name: answer[name] for name in names}
     return Deviation(
-        "type",
-        translate("a dict with the names {listed} is expected: the cells below read it by these names", listed=listed),
+        "type", "a dict with the names {listed} is expected: the cells below read it by these names", listed=listed
     )
 
 
@@ -122,9 +118,9 @@ def _lacking(answer: Mapping[str, Any], names: Sequence[str]) -> Deviation | Non
     return (
         Deviation(
             "type",
-            translate(
-                "the answer lacks {missing}: the names are {names}", missing=", ".join(missing), names=", ".join(names)
-            ),
+            "the answer lacks {missing}: the names are {names}",
+            missing=", ".join(missing),
+            names=", ".join(names),
         )
         if missing
         else None
@@ -172,14 +168,13 @@ class FunctionJudge:
             got = self.call(case.said, answer, *arguments)
             if got is None:
                 return Deviation(
-                    "type",
-                    translate("{said} gives None: the function has to end with return", said=translate(case.said)),
+                    "type", "{said} gives None: the function has to end with return", said=translate(case.said)
                 )
             if (found := self.of(case, got)) is not None:
                 return found
             if self.keeps and any(map(difference, arguments, case.arguments)):
                 text = "{said} changes the numbers of its arguments: compute new ones"
-                return Deviation("changed", translate(text, said=translate(case.said)))
+                return Deviation("changed", text, said=translate(case.said))
         return None
 
     def of(self, case: Case, got: Any) -> Deviation | None:
@@ -197,9 +192,7 @@ class FunctionJudge:
             if truth_of(got) is None
             else translate(" gives {truth}", truth=bool(value))
         )
-        return Deviation(
-            found.kind, translate("{said}{gave}: {found}", said=translate(case.said), gave=gave, found=found)
-        )
+        return Deviation(found.kind, "{said}{gave}: {found}", said=translate(case.said), gave=gave, found=found)
 
     def _only_the_shape(self, found: Deviation, got: Any, case: Case) -> bool:
         """Whether the numbers are right, and nothing but their shape is wrong: then there is no more to say of them."""
@@ -261,18 +254,17 @@ class GradientsJudge:
         given = by_hand(self.form, answer, *map(fresh, arguments))
         if not isinstance(given, Mapping):
             return Deviation(
-                "type",
-                translate("{form} has to give a dict with the names {names}", form=self.form, names=", ".join(right)),
+                "type", "{form} has to give a dict with the names {names}", form=self.form, names=", ".join(right)
             )
         if given and all(one is ... for one in given.values()):
             return Deviation("unanswered", "write the gradients where the ... are")
         for name in right:
             if name not in given or given[name] is ...:
-                return Deviation("type", translate("the gradient of {name} is missing", name=name))
+                return Deviation("type", "the gradient of {name} is missing", name=name)
             if (found := difference(given[name], right[name])) is not None:
                 told = None if found.kind == "type" else self.explain(name, given, right, arguments)
                 told = told or computed(found)
-                return Deviation(told.kind, translate("the gradient of {name}: {told}", name=name, told=told))
+                return Deviation(told.kind, "the gradient of {name}: {told}", name=name, told=told)
         return None
 
 

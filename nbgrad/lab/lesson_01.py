@@ -84,7 +84,7 @@ def _by_hand(answer: Any) -> Deviation | None:
          "multiple of that"),
     ):  # fmt: skip
         if is_near(given[name], wrong):
-            return Deviation(kind, translate("the gradient of {name}: {reason}", name=name, reason=translate(text)))
+            return Deviation(kind, "the gradient of {name}: {reason}", name=name, reason=translate(text))
     return found
 
 
@@ -157,8 +157,7 @@ def _about_nudge(found: float, curve: Callable[[Any], Any], at: float) -> Deviat
     for h in (1.0, 0.5, -1.0):
         if difference(found, (float(numbers_of(curve(at + h))) - float(numbers_of(curve(at)))) / h) is None:
             return Deviation(
-                "rounding",
-                translate("the nudge is {h}, and the curve bends in between: take 0.001 or less", h=f"{abs(h):g}"),
+                "rounding", "the nudge is {h}, and the curve bends in between: take 0.001 or less", h=f"{abs(h):g}"
             )
     return None
 
@@ -169,7 +168,7 @@ def _about_distance(ratio: float, right: float) -> Deviation | None:
         return Deviation("factor", "it is upside down: divide the change by the nudge, and not the nudge by the change")
     if 0 < abs(ratio) < 0.05:
         text = "is the change of the value divided by the nudge, and are there brackets around 2 * h?"
-        return Deviation("factor", translate("it is far too small: {reason}", reason=translate(text)))
+        return Deviation("factor", "it is far too small: {reason}", reason=translate(text))
     for times, what in ((2, "half of"), (0.5, "twice")):
         if abs(ratio / times - 1) < 0.02:
             text = translate(
@@ -192,17 +191,15 @@ def _moved(answer: Any, start: dict[str, float]) -> "dict[str, float] | Deviatio
         return given
     if texts := [name for name, one in given.items() if isinstance(one, str)]:
         text = "{names} is text: write the number without quotes, because the next cell computes with it"
-        return Deviation("type", translate(text, names=", ".join(texts)))
+        return Deviation("type", text, names=", ".join(texts))
     found = {name: number_of(one) for name, one in given.items()}
     values = {name: one for name, one in found.items() if one is not None and math.isfinite(one)}
     if strange := [name for name in start if name not in values]:
         return Deviation(
             "type",
-            translate(
-                "{strange} is no number: each of {names} has to be one number",
-                strange=", ".join(strange),
-                names=", ".join(start),
-            ),
+            "{strange} is no number: each of {names} has to be one number",
+            strange=", ".join(strange),
+            names=", ".join(start),
         )
     return values
 
@@ -219,47 +216,38 @@ def _rises(answer: Any) -> Deviation | None:
         return Deviation("zero", "the values are still those of the beginning: move each of them")
     if (idle := [name for name, by in zip(start, moved, strict=True) if not by]) and after > before:
         return Deviation(
-            "element",
-            translate("L rises, but {names} did not move: move all four along their gradients", names=", ".join(idle)),
+            "element", "L rises, but {names} did not move: move all four along their gradients", names=", ".join(idle)
         )
     for rate, what in ((1.0, "gradients"), (None, "steps")):
         if _is_a_multiple(list(values.values()), slopes, rate):
             return Deviation(
-                "offset",
-                translate("these are the {what}: {advice}", what=translate(what), advice=translate(_ADDED[what])),
+                "offset", "these are the {what}: {advice}", what=translate(what), advice=translate(_ADDED[what])
             )
     rates = [by / slope for by, slope in zip(moved, slopes, strict=True)]
     if max(rates) < 0:
         return Deviation(
             "sign",
-            translate(
-                "L went from {before:g} down to {after:g}: these steps go against the gradients",
-                before=before,
-                after=after,
-            ),
+            "L went from {before:g} down to {after:g}: these steps go against the gradients",
+            before=before,
+            after=after,
         )
     if min(rates) <= 0 or max(rates) > 1.02 * min(rates):
         wrong = [name for name, rate in zip(start, rates, strict=True) if rate < 0]
         of = translate(" {names} went the wrong way.", names=", ".join(wrong)) if wrong else ""
         return Deviation(
             "sign" if wrong else "factor",
-            translate(
-                "the four do not move in proportion to their gradients.{of} Take one rate for all: each step is the "
-                "rate times its gradient",
-                of=of,
-            ),
+            "the four do not move in proportion to their gradients.{of} Take one rate for all: each step is the "
+            "rate times its gradient",
+            of=of,
         )
     if min(rates) > RATE * 1.001:
         return Deviation(
-            "factor",
-            translate("the step is too long: a slope is right only nearby. Take a rate of {rate} or less", rate=RATE),
+            "factor", "the step is too long: a slope is right only nearby. Take a rate of {rate} or less", rate=RATE
         )
     return (
         None
         if after > before
-        else Deviation(
-            "numbers", translate("L did not rise: it was {before:g} and is {after:g}", before=before, after=after)
-        )
+        else Deviation("numbers", "L did not rise: it was {before:g} and is {after:g}", before=before, after=after)
     )
 
 

@@ -9,7 +9,6 @@ from nbgrad.core.functional.grad import grad
 from nbgrad.core.ops import exp, tanh
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
-from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, in_order, is_near, named, needs_function, slip
 from nbgrad.lab.running import attempt
@@ -107,8 +106,7 @@ def _rules(answer: Any) -> Deviation | None:
         return given
     if len(given) != len(_RULES):
         return Deviation(
-            "shape",
-            translate("2 functions are expected: [mul_rule, tanh_rule]; the answer has {count}", count=len(given)),
+            "shape", "2 functions are expected: [mul_rule, tanh_rule]; the answer has {count}", count=len(given)
         )
     return next((found for rule, one in zip(_RULES.values(), given, strict=True) if (found := rule(one))), None)
 
@@ -128,9 +126,9 @@ def _cuts(answer: Any) -> Deviation | None:
         if (found := difference(loss, _value(at))) is not None:
             return Deviation(
                 found.kind,
-                translate(
-                    "the value of the loss has to stay what it was, and at t = {at:g} {found}", at=at, found=found
-                ),
+                "the value of the loss has to stay what it was, and at t = {at:g} {found}",
+                at=at,
+                found=found,
             )
         if not loss.requires_grad:
             return Deviation("zero", "nothing is left of the gradient: every path is cut, and only one should be")

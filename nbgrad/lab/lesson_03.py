@@ -43,7 +43,7 @@ def of_ops(cls: type, ops: "Sequence[tuple[str, Callable[..., Any], tuple[float,
         inputs = [attempt(f"{cls.__name__}({one:g})", cls, one) for one in at]
         result = attempt(text, op, *inputs)
         if (found := _of_op(cls, inputs, result)) is not None or (found := _of_rule(text, result, op, at)) is not None:
-            return Deviation(found.kind, translate("{reason}: {found}", reason=text, found=found))
+            return Deviation(found.kind, "{reason}: {found}", reason=text, found=found)
     return None
 
 
@@ -53,19 +53,18 @@ def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
         kind = type(result).__name__
         if kind == cls.__name__:
             text = "it gives a value of another class that is called {name}, too: hand in the class that it makes"
-            return Deviation("type", translate(text, name=kind))
+            return Deviation("type", text, name=kind)
         what = (
             translate("None: the method has to end with return") if result is None else translate("a {kind}", kind=kind)
         )
-        return Deviation("type", translate("it gives {what}, where a {name} is expected", what=what, name=cls.__name__))
+        return Deviation("type", "it gives {what}, where a {name} is expected", what=what, name=cls.__name__)
     if any(result is one for one in inputs):
         return Deviation("type", "it gives its input back: make a new Value, whose parent is the input")
     parents = getattr(result, "parents", ())
     if not isinstance(parents, tuple | list):
         comma = ". A tuple of one value has a comma, (self,): without it, (self) is self" if len(inputs) == 1 else ""
         return Deviation(
-            "type",
-            translate("its parents are {kind}, and no tuple{comma}", kind=kind_of(parents), comma=translate(comma)),
+            "type", "its parents are {kind}, and no tuple{comma}", kind=kind_of(parents), comma=translate(comma)
         )
     if any(isinstance(one, int | float) for one in parents):
         return Deviation("type", "its parents are numbers: give the Values themselves, self and other")
@@ -73,19 +72,19 @@ def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
         text = "its parents have to be the {count} inputs, in their order"
         if len(inputs) == 1:
             text = "its only parent has to be its input: (self,)"
-        return Deviation("shape", translate(text, count=len(inputs)))
+        return Deviation("shape", text, count=len(inputs))
     rule = getattr(result, "rule", None)
     if rule is None:
         return Deviation("type", "it has no rule")
     text = "its rule is a {kind}: a function of g is expected, such as lambda g: (...)"
-    return None if callable(rule) else Deviation("type", translate(text, kind=kind_of(rule)))
+    return None if callable(rule) else Deviation("type", text, kind=kind_of(rule))
 
 
 def _of_rule(text: str, result: Any, op: Callable[..., Any], at: Sequence[float]) -> Deviation | None:
     leaves = [tensor(one, requires_grad=True) for one in at]
     value = op(*leaves)
     if (found := difference(getattr(result, "data", None), value)) is not None:
-        return Deviation(found.kind, translate("the data: {found}", found=found))
+        return Deviation(found.kind, "the data: {found}", found=found)
     given = attempt(translate("the rule of {op}", op=text), result.rule, _INCOMING)
     right = [float(numbers_of(one)) * _INCOMING for one in grad(value, leaves)]
     if not isinstance(given, tuple | list) or len(given) != len(right):
@@ -94,7 +93,7 @@ def _of_rule(text: str, result: Any, op: Callable[..., Any], at: Sequence[float]
             if len(right) == 1
             else "its rule has to give {count} gradients, as a tuple"
         )
-        return Deviation("shape", translate(text, count=len(right)))
+        return Deviation("shape", text, count=len(right))
     if any(right) and is_near(given, [0.0] * len(right)):
         return Deviation("zero", "its rule gives 0: does it multiply g, or a grad, which is 0 before the backward?")
     if any(right) and is_near(given, [one / _INCOMING for one in right]):
@@ -108,7 +107,7 @@ def _of_rule(text: str, result: Any, op: Callable[..., Any], at: Sequence[float]
     if (told := proportional(result.rule, _INCOMING, given)) is not None:
         return told
     found = difference(list(given), right)
-    return None if found is None else Deviation(found.kind, translate("what its rule gives: {found}", found=found))
+    return None if found is None else Deviation(found.kind, "what its rule gives: {found}", found=found)
 
 
 def proportional(rule: Callable[[Any], Any], g: Any, given: Sequence[Any]) -> Deviation | None:
@@ -175,11 +174,9 @@ def _orders(answer: Any) -> Deviation | None:
             )
         if not isinstance(given, list | tuple):
             text = "it gives a {kind}, where a list is expected: append the values to a list, in their order"
-            return Deviation("type", translate(text, kind=kind_of(given)))
+            return Deviation("type", text, kind=kind_of(given))
         if (found := _of_order(list(given), needed)) is not None:
-            return Deviation(
-                found.kind, translate("topological for {reason}: {found}", reason=translate(text), found=found)
-            )
+            return Deviation(found.kind, "topological for {reason}: {found}", reason=translate(text), found=found)
     return None
 
 
@@ -198,31 +195,24 @@ def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
             else translate("a value of type {kind}", kind=kind_of(one))
         )
         return Deviation(
-            "type",
-            translate("{what} is in the list: give the values themselves, root and its parents", what=translate(what)),
+            "type", "{what} is in the list: give the values themselves, root and its parents", what=translate(what)
         )
     if strangers := [one for one in given if one not in needed]:
         return Deviation(
             "element",
-            translate(
-                "{strangers} is in the list, and root does not depend on it: is the list empty "
-                "at the beginning of each call?",
-                strangers=strangers[0],
-            ),
+            "{strangers} is in the list, and root does not depend on it: is the list empty "
+            "at the beginning of each call?",
+            strangers=strangers[0],
         )
     if len(set(map(id, given))) < len(given):
         twice = next(one for at, one in enumerate(given) if one in given[:at])
         return Deviation(
-            "element",
-            translate("{twice} is in the list more than once: remember which values were visited", twice=twice),
+            "element", "{twice} is in the list more than once: remember which values were visited", twice=twice
         )
     if len(given) < len(needed):
         missing = sorted(repr(one) for one in needed - set(given))
         return Deviation(
-            "shape",
-            translate(
-                "the answer lacks {names}: each value that the root depends on is needed", names=", ".join(missing)
-            ),
+            "shape", "the answer lacks {names}: each value that the root depends on is needed", names=", ".join(missing)
         )
     place = {one: at for at, one in enumerate(given)}
     wrong = [(one, parent) for one in given for parent in one.parents if place[parent] > place[one]]
@@ -232,11 +222,9 @@ def _of_order(given: list[Any], needed: set[Node]) -> Deviation | None:
         return Deviation("order", "the list is turned around: the root comes last, and each value after its parents")
     return Deviation(
         "order",
-        translate(
-            "{wrong} comes before {parent}, which is its parent: add a value to the list only after all of its parents",
-            wrong=wrong[0][0],
-            parent=wrong[0][1],
-        ),
+        "{wrong} comes before {parent}, which is its parent: add a value to the list only after all of its parents",
+        wrong=wrong[0][0],
+        parent=wrong[0][1],
     )
 
 
@@ -286,7 +274,7 @@ def _told_otherwise(answer: Any) -> Deviation | None:
     if len(accepted) != 1:
         return None
     text = "it accepts {what} the slope of x * x, and refuses the slope: how does it compute the nudged one?"
-    return Deviation("factor", translate(text, what=translate(accepted[0])))
+    return Deviation("factor", text, what=translate(accepted[0]))
 
 
 _FACTORS = ((2, "twice"), (0.5, "half of"), (-1, "minus"))
@@ -297,38 +285,31 @@ def _misjudged(claim: str, of: str, many: int, *, right: bool) -> Deviation:
     if right:
         return Deviation(
             "rounding",
-            translate(
-                "it refuses {claim}, which is right. Is the nudge small, and is a small error allowed, in proportion "
-                "to the slope? A nudged slope never agrees with a formula in the last digits",
-                claim=claim,
-            ),
+            "it refuses {claim}, which is right. Is the nudge small, and is a small error allowed, in proportion "
+            "to the slope? A nudged slope never agrees with a formula in the last digits",
+            claim=claim,
         )
     if many < _TRIES:
         return Deviation(
             "element",
-            translate(
-                "it accepts {claim}, which is wrong, in {many} of {tries} calls: a wrong slope may agree at some x. "
-                "Draw 20 random points, and refuse it if one of them disagrees",
-                claim=claim,
-                many=many,
-                tries=_TRIES,
-            ),
+            "it accepts {claim}, which is wrong, in {many} of {tries} calls: a wrong slope may agree at some x. "
+            "Draw 20 random points, and refuse it if one of them disagrees",
+            claim=claim,
+            many=many,
+            tries=_TRIES,
         )
     if claim.startswith(("abs", "max", "x * abs")):
         return Deviation(
             "element",
-            translate(
-                "it accepts {claim}, which is wrong for half of all x: draw random points of both signs, and several "
-                "of them",
-                claim=claim,
-            ),
+            "it accepts {claim}, which is wrong for half of all x: draw random points of both signs, and several "
+            "of them",
+            claim=claim,
         )
     if "1.02" in of:
         return Deviation(
-            "rounding",
-            translate("it accepts {claim}, which is 2 % off: an error by nudging is much smaller", claim=claim),
+            "rounding", "it accepts {claim}, which is 2 % off: an error by nudging is much smaller", claim=claim
         )
-    return Deviation("numbers", translate("it accepts {claim}, which is wrong", claim=claim))
+    return Deviation("numbers", "it accepts {claim}, which is wrong", claim=claim)
 
 
 EXERCISES = (

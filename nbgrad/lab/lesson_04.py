@@ -47,18 +47,16 @@ def _marks(answer: Any) -> Deviation | None:
     if len(given) != len(names):
         return Deviation(
             "shape",
-            translate(
-                "{total} marks are expected: {names}; the answer has {count}",
-                count=len(given),
-                total=len(names),
-                names=", ".join(names),
-            ),
+            "{total} marks are expected: {names}; the answer has {count}",
+            count=len(given),
+            total=len(names),
+            names=", ".join(names),
         )
     if all(_mark(_one_less(one), *marks[name]) is None for name, one in zip(names, given, strict=True)):
         return Deviation("shifted", "every mark is right, if dimensions are counted from 1: they are counted from 0")
     for name, one in zip(names, given, strict=True):
         if (found := _mark(one, *marks[name])) is not None:
-            return Deviation(found.kind, translate("the mark of {name}: {found}", name=name, found=found))
+            return Deviation(found.kind, "the mark of {name}: {found}", name=name, found=found)
     return None
 
 
@@ -66,19 +64,17 @@ def _mark(answer: Any, shape: tuple[int, ...], own: tuple[int, ...]) -> Deviatio
     dims = _dims(answer)
     if dims is None:
         shown = repr(answer[:40]) if isinstance(answer, str) else f"{answer:g}" if isinstance(answer, float) else "it"
-        return Deviation("type", translate("{shown} names no dimensions: write (0,), or 'sum dim 0'", shown=shown))
+        return Deviation("type", "{shown} names no dimensions: write (0,), or 'sum dim 0'", shown=shown)
     if outside := [dim for dim in dims if not -len(shape) <= dim < len(shape)]:
         sizes = tuple(dims) == own  # a shape in the place of dimensions
         counted = ": dimensions are counted from 0" if outside == [len(shape)] else ""
         counted = ": that is the shape of this input, and dimensions are asked for" if sizes else counted
         return Deviation(
             "shape",
-            translate(
-                "x has {count} dimensions, and none with the number {outside}{counted}",
-                count=len(shape),
-                outside=outside[0],
-                counted=translate(counted),
-            ),
+            "x has {count} dimensions, and none with the number {outside}{counted}",
+            count=len(shape),
+            outside=outside[0],
+            counted=translate(counted),
         )
     said, right = {dim % len(shape) for dim in dims}, set(_sums(shape, own))
     if said == right:
@@ -201,11 +197,9 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         count = len(target)
         return Deviation(
             "shape",
-            translate(
-                "it is the mean of {count} * {count} numbers: each prediction still meets every target, since "
-                "({count}, 1) and ({count},) broadcast to ({count}, {count})",
-                count=count,
-            ),
+            "it is the mean of {count} * {count} numbers: each prediction still meets every target, since "
+            "({count}, 1) and ({count},) broadcast to ({count}, {count})",
+            count=count,
         )
     if table.numel() > 1 and difference(got, table.sum()) is None:
         return Deviation("shape", "it is a sum over pairs of each prediction with every target")
@@ -224,9 +218,8 @@ def _about_loss(got: Any, case: Case) -> Deviation | None:
         if is_near(got, case.right / factor):
             return Deviation(
                 "factor",
-                translate(
-                    "it is {words} what it should be: the mean of the squares, without a factor", words=translate(words)
-                ),
+                "it is {words} what it should be: the mean of the squares, without a factor",
+                words=translate(words),
             )
     return None
 
@@ -248,19 +241,16 @@ def _history(answer: Any) -> Deviation | None:
             text = "the number is right, but no gradient reaches prediction"
             return Deviation(
                 "zero",
-                translate(
-                    "{said}: {reason}: item, float and detach drop its history",
-                    said=translate(case.said),
-                    reason=translate(text),
-                ),
+                "{said}: {reason}: item, float and detach drop its history",
+                said=translate(case.said),
+                reason=translate(text),
             )
         (right,) = grad(((prediction.squeeze(-1) - target) ** 2).mean(), [prediction])
         if (found := difference(slope, right)) is not None:
             return Deviation(
                 found.kind,
-                translate(
-                    "{said}: the number is right, but the gradient of prediction is not", said=translate(case.said)
-                ),
+                "{said}: the number is right, but the gradient of prediction is not",
+                said=translate(case.said),
             )
     return None
 

@@ -146,7 +146,7 @@ def _accumulates(answer: Any) -> Deviation | None:
     said = f"accumulate(model, images, labels, {_CHUNKS})"
     attempt(said, answer, watched, images, labels, _CHUNKS)
     if not watched.seen:
-        return Deviation("zero", translate("{said} never calls the model", said=said))
+        return Deviation("zero", "{said} never calls the model", said=said)
     if (found := _of_size(watched.seen, _CHUNKS)) is not None:
         return found
     if any(difference(one, old) for one, old in zip(net.parameters(), _network().parameters(), strict=True)):
@@ -163,7 +163,7 @@ def _of_size(seen: list[int], chunks: int) -> Deviation | None:
     if max(seen) <= size:
         return None
     text = "the model got {most} of the {total} images at once: cut them into {chunks} chunks of {size}"
-    return Deviation("shape", translate(text, most=max(seen), total=_COUNT, chunks=chunks, size=size))
+    return Deviation("shape", text, most=max(seen), total=_COUNT, chunks=chunks, size=size)
 
 
 def _of_memory(answer: Any, watched: _Watched) -> Deviation | None:
@@ -182,22 +182,18 @@ def _of_chunks(seen: list[int]) -> Deviation | None:
         text = "do the chunks have all of them, and is there no return inside of the loop?"
         return Deviation(
             "shape",
-            translate(
-                "the model got {count} of the {total} images: {reason}",
-                count=sum(seen),
-                total=_COUNT,
-                reason=translate(text),
-            ),
+            "the model got {count} of the {total} images: {reason}",
+            count=sum(seen),
+            total=_COUNT,
+            reason=translate(text),
         )
     if set(seen) == {_CHUNKS}:
         return Deviation(
             "shape",
-            translate(
-                "the model got {count} chunks of {chunks} images: chunks is the number of chunks, and not how many "
-                "images each has",
-                count=len(seen),
-                chunks=_CHUNKS,
-            ),
+            "the model got {count} chunks of {chunks} images: chunks is the number of chunks, and not how many "
+            "images each has",
+            count=len(seen),
+            chunks=_CHUNKS,
         )
     return None
 
@@ -217,12 +213,10 @@ def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation
     if difference(got, mean * _CHUNKS) is None:
         return Deviation(
             "factor",
-            translate(
-                "the gradient is {chunks} times too large: each chunk's loss is a mean over "
-                "its own "
-                "images, and their sum is not the mean over all",
-                chunks=_CHUNKS,
-            ),
+            "the gradient is {chunks} times too large: each chunk's loss is a mean over "
+            "its own "
+            "images, and their sum is not the mean over all",
+            chunks=_CHUNKS,
         )
     if difference(got, mean * _COUNT) is None:
         return Deviation("factor", "the gradient is that of a sum over all images: the loss has to be a mean over them")
@@ -234,11 +228,9 @@ def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation
             )
             return Deviation("factor", text)
     if difference(got, mean / _CHUNKS) is None:
-        return Deviation(
-            "factor", translate("the gradient is {chunks} times too small: it is divided twice", chunks=_CHUNKS)
-        )
+        return Deviation("factor", "the gradient is {chunks} times too small: it is divided twice", chunks=_CHUNKS)
     found = difference(got, mean)
-    return None if found is None else Deviation(found.kind, translate("the gradient: {found}", found=found))
+    return None if found is None else Deviation(found.kind, "the gradient: {found}", found=found)
 
 
 # 5.3: repair a loop.
@@ -296,14 +288,16 @@ def _repaired(answer: Any) -> Deviation | None:
         before = _loss(net, images, labels)
         losses.append(attempt(said, answer, net, optimizer, images, labels))
         if losses[-1] is None:
-            return Deviation("type", translate("{said} gives None: it has to return the loss", said=said))
+            return Deviation("type", "{said} gives None: it has to return the loss", said=said)
         if (found := difference(losses[-1], before)) is not None and len(losses) == 1:
             after = difference(losses[-1], _loss(net, images, labels)) is None
             text = "it is the loss after the step: return the loss that backward was called on"
             said = "the loss that it returns is not the cross entropy of the batch"
             return Deviation(
                 "shifted" if after else found.kind,
-                translate("{said}: {reason}", said=translate(said), reason=text if after else found),
+                "{said}: {reason}",
+                said=translate(said),
+                reason=text if after else found,
             )
     got = torch.cat([numbers_of(one).flatten() for one in net.parameters()])
     if difference(got, _trained("zfbs")) is None:

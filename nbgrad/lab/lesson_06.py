@@ -154,9 +154,7 @@ def _stable(answer: Any) -> Deviation | None:
     names = {record.op.name for record in graph.records if record.op is not None}
     kept.clear()  # the graph lives as long as its result
     if ready := names & _READY:
-        return Deviation(
-            "element", translate("{function} does the work: write it with exp, log and sums", function=min(ready))
-        )
+        return Deviation("element", "{function} does the work: write it with exp, log and sums", function=min(ready))
     return None
 
 

@@ -83,11 +83,9 @@ def _kept(answer: Any) -> Deviation | None:
             told = None if value is None else _about_left(value, case)
             return Deviation(
                 "numbers",
-                translate(
-                    "{said}: {reason}",
-                    said=translate(case.said),
-                    reason=told or translate("it is right for few layers only"),
-                ),
+                "{said}: {reason}",
+                said=translate(case.said),
+                reason=told or translate("it is right for few layers only"),
             )
     return None
 
@@ -110,8 +108,7 @@ def _cured(answer: Any) -> Deviation | None:
     net = attempt(f"deep_cured({_LAYERS})", answer, _LAYERS)
     if not isinstance(net, Module):
         return Deviation(
-            "type",
-            translate("deep_cured({layers}) has to give a network, a Module: is there a return?", layers=_LAYERS),
+            "type", "deep_cured({layers}) has to give a network, a Module: is there a return?", layers=_LAYERS
         )
     kind = next((one.dtype for one in net.parameters()), torch.float64)
     images = tensor(x.to(kind))
@@ -147,10 +144,8 @@ class _Seen:
             return None
         return Deviation(
             "factor" if math.isfinite(self.size) else "not finite",
-            translate(
-                "inside of a fresh network values have the size {size:.1e}: they grow from block to block",
-                size=self.size,
-            ),
+            "inside of a fresh network values have the size {size:.1e}: they grow from block to block",
+            size=self.size,
         )
 
 
@@ -167,27 +162,21 @@ def _of_network(net: Module, images: Tensor, labels: Tensor) -> Deviation | None
     if len(inner) < _LAYERS:
         return Deviation(
             "shape",
-            translate(
-                "a weight of shape ({width}, {width}) is expected in each of {layers} layers, so that the network is "
-                "still the one to cure; the answer has {count}",
-                count=len(inner),
-                width=_WIDTH,
-                layers=_LAYERS,
-            ),
+            "a weight of shape ({width}, {width}) is expected in each of {layers} layers, so that the network is "
+            "still the one to cure; the answer has {count}",
+            count=len(inner),
+            width=_WIDTH,
+            layers=_LAYERS,
         )
     if bent < _LAYERS:
         return Deviation(
-            "element",
-            translate("it has {bent} ReLU: one in each of {layers} layers is expected", bent=bent, layers=_LAYERS),
+            "element", "it has {bent} ReLU: one in each of {layers} layers is expected", bent=bent, layers=_LAYERS
         )
     cross_entropy(scores, labels).backward()
     sizes = [0.0 if one.grad is None else float(numbers_of(one.grad).norm()) for one in inner]
     if (dead := sizes.count(0.0)) > 0:
         return Deviation(
-            "zero",
-            translate(
-                "{dead} of the {layers} layers get no gradient at all: they cannot learn", dead=dead, layers=_LAYERS
-            ),
+            "zero", "{dead} of the {layers} layers get no gradient at all: they cannot learn", dead=dead, layers=_LAYERS
         )
     others = [numbers_of(one.grad) for one in net.parameters() if one.grad is not None and one.grad.ndim == 2]
     if max(float(one.norm()) for one in others) / min(sizes) > 1e4:
@@ -207,13 +196,10 @@ def _of_network(net: Module, images: Tensor, labels: Tensor) -> Deviation | None
 
 def _of_scores(scores: Any) -> Deviation | None:
     if not isinstance(scores, Tensor):
-        return Deviation(
-            "type", translate("the network gives {kind}, where a tensor is expected", kind=kind_of(scores))
-        )
+        return Deviation("type", "the network gives {kind}, where a tensor is expected", kind=kind_of(scores))
     if tuple(scores.shape) != (64, 10):
         return Deviation(
-            "shape",
-            translate("for images of shape (64, 64) it gives {shape}: (64, 10) is expected", shape=tuple(scores.shape)),
+            "shape", "for images of shape (64, 64) it gives {shape}: (64, 10) is expected", shape=tuple(scores.shape)
         )
     values = numbers_of(scores)
     if float(values.min()) >= 0 and is_near(values.sum(1), torch.ones(64, dtype=values.dtype)):
@@ -247,13 +233,12 @@ def _after_steps(net: Module, images: Tensor, labels: Tensor, size: float) -> De
         losses.append(float(numbers_of(loss)))
     if not all(map(math.isfinite, losses)):
         step = next(at for at, one in enumerate(losses) if not math.isfinite(one))
-        return Deviation("not finite", translate("after {step} steps of training the loss is NaN or Inf", step=step))
+        return Deviation("not finite", "after {step} steps of training the loss is NaN or Inf", step=step)
     if losses[-1] > losses[0] + 1:
         text = "what the blocks add is still too large, or changes too much in a step"
         scores = translate("The scores of the fresh network have the size {size:.2g}", size=size)
         return Deviation(
-            "numbers",
-            translate("in twenty steps the loss rises by more than 1: {reason}. {scores}", reason=text, scores=scores),
+            "numbers", "in twenty steps the loss rises by more than 1: {reason}. {scores}", reason=text, scores=scores
         )
     return None
 
@@ -324,8 +309,7 @@ def _measured(answer: Any) -> Deviation | None:
         if "numpy.ndarray" not in (text := error.deviation.text):
             raise
         return Deviation(
-            "raised",
-            translate("{reason}. Make the numbers with nbgrad.randn: the activation needs a tensor", reason=text),
+            "raised", "{reason}. Make the numbers with nbgrad.randn: the activation needs a tensor", reason=text
         )
     if found is None or found.kind == "rounding":
         counts: list[int] = []

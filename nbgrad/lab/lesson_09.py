@@ -76,9 +76,7 @@ def _judged(
     if at is None:
         return None
     if same(usual):
-        return Deviation(
-            "factor", translate("its learning rate is {usual:g}, and {lr:g} is asked for", usual=LR, lr=lr)
-        )
+        return Deviation("factor", "its learning rate is {usual:g}, and {lr:g} is asked for", usual=LR, lr=lr)
     for wrong, kind, text in wrongs:
         walked = _walk(wrong, form, memory)
         if not isinstance(walked, Deviation) and (same(own(walked)) or same(walked)):
@@ -86,7 +84,7 @@ def _judged(
     found = difference(places[at], right[at])
     assert found is not None
     told = computed(found)
-    return Deviation(told.kind, translate("after step {step} the parameter is wrong: {found}", step=at + 1, found=told))
+    return Deviation(told.kind, "after step {step} the parameter is wrong: {found}", step=at + 1, found=told)
 
 
 def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
@@ -96,15 +94,13 @@ def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
     for step, gradient in enumerate(_gradients(), 1):
         given = attempt(form, update, w, tensor(gradient.clone()), *kept, *([step] if memory == 2 else []))
         if given is None:
-            return Deviation("type", translate("{said} gives None: the function has to end with return", said=form))
+            return Deviation("type", "{said} gives None: the function has to end with return", said=form)
         if not isinstance(given, tuple | list) or len(given) != memory + 1:
             return Deviation(
                 "shape",
-                translate(
-                    "{form} has to give {count} tensors: the parameter and what is remembered",
-                    form=form,
-                    count=memory + 1,
-                ),
+                "{form} has to give {count} tensors: the parameter and what is remembered",
+                form=form,
+                count=memory + 1,
             )
         try:
             w, *kept = (tensor(numbers_of(one)) for one in given)
@@ -113,10 +109,8 @@ def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
         if any(one.shape != (3,) for one in (w, *kept)):
             return Deviation(
                 "shape",
-                translate(
-                    "each tensor has to keep its shape (3,), and {shapes} came",
-                    shapes=[tuple(one.shape) for one in (w, *kept)],
-                ),
+                "each tensor has to keep its shape (3,), and {shapes} came",
+                shapes=[tuple(one.shape) for one in (w, *kept)],
             )
         places.append(w.clone())
     return places

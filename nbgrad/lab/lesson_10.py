@@ -93,7 +93,9 @@ def _counted(answer: Any) -> Deviation | None:
                 if name in answer and number_of(answer[name]) == wrong != right[name]:
                     return Deviation(
                         "offset" if name != "uses" else "numbers",
-                        translate("the number of {name}: {reason}", name=name, reason=translate(text)),
+                        "the number of {name}: {reason}",
+                        name=name,
+                        reason=translate(text),
                     )
     return ValuesJudge(_counts, "number", rtol=0)(answer)
 

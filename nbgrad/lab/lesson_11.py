@@ -63,7 +63,7 @@ def _about_one(got: Any, case: Case) -> Deviation | None:
         return None
     right, wrong = ("h0", "w") if fine[0] else ("w", "h0")
     text = "the derivative with respect to {right} is right, that with respect to {wrong} is not"
-    return Deviation("element", translate(text, right=right, wrong=wrong))
+    return Deviation("element", text, right=right, wrong=wrong)
 
 
 # 11.2: detach.
@@ -98,14 +98,12 @@ def _of_cuts(answer: Any, every: int, count: int) -> Deviation | None:
     got = attempt(said, answer, cell, first, inputs, every)
     if (found := difference(got, right)) is not None:
         found = _about_values(got, inputs, every) or found
-        return Deviation(found.kind, translate("{said}: the last h: {found}", said=said, found=found))
+        return Deviation(found.kind, "{said}: the last h: {found}", said=said, found=found)
     if len(cut) != count:
-        return Deviation(
-            "shape", translate("{said}: the number of calls of the cell is {count}", said=said, count=len(cut))
-        )
+        return Deviation("shape", "{said}: the number of calls of the cell is {count}", said=said, count=len(cut))
     if not (isinstance(got, Tensor) and got.requires_grad):
         return Deviation(
-            "zero", translate("{said}: the last h has no history: it is detached after the last steps, too", said=said)
+            "zero", "{said}: the last h has no history: it is detached after the last steps, too", said=said
         )
     own, wanted = (
         [0.0 if one is None else float(numbers_of(one)) for one in grad(last, [w, first], allow_unused=True)]

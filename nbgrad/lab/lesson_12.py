@@ -105,11 +105,9 @@ def _about_size(got: Any, case: Case) -> Deviation | None:
         more = "Measure more pairs, each of numbers of its own"
         return Deviation(
             "rounding",
-            translate(
-                "it is off by more than {tolerance:.0%}: chance moves it. {more}",
-                tolerance=_CLOSE,
-                more=translate(more),
-            ),
+            "it is off by more than {tolerance:.0%}: chance moves it. {more}",
+            tolerance=_CLOSE,
+            more=translate(more),
         )
     if abs(size) < 0.3 * case.right:
         return Deviation("zero", "positive and negative scores cancel in their mean: take the mean of the squares")
@@ -207,16 +205,16 @@ def _paired(answer: Any) -> Deviation | None:
     for case in _pairs():
         given = attempt(case.said, answer, *case.arguments)
         if not isinstance(given, tuple | list) or len(given) != 2:
-            return Deviation("type", translate("{form} has to give two tensors: (inputs, targets)", form=form))
+            return Deviation("type", "{form} has to give two tensors: (inputs, targets)", form=form)
         for name, got, right in zip(("inputs", "targets"), given, case.right, strict=True):
             if isinstance(got, list | tuple) and any(isinstance(one, Tensor | torch.Tensor) for one in got):
                 text = "{said}: the {name}: it is a list of tensors: nbgrad.stack makes one tensor of them"
-                return Deviation("type", translate(text, said=translate(case.said), name=name))
+                return Deviation("type", text, said=translate(case.said), name=name)
             if (found := difference(got, right)) is not None:
                 told = None if found.kind == "type" else _about_pairs(name, numbers_of(got), case.right)
                 told = told or found
                 return Deviation(
-                    told.kind, translate("{said}: the {name}: {told}", said=translate(case.said), name=name, told=told)
+                    told.kind, "{said}: the {name}: {told}", said=translate(case.said), name=name, told=told
                 )
     return None
 
@@ -224,8 +222,7 @@ def _paired(answer: Any) -> Deviation | None:
 def _about_pairs(name: str, got: torch.Tensor, right: torch.Tensor) -> Deviation | None:
     if got.ndim == 2 and len(got) == right.shape[1] + 1:
         return Deviation(
-            "shape",
-            translate("there is one row too many: the last window has no next code ({count} rows)", count=len(got)),
+            "shape", "there is one row too many: the last window has no next code ({count} rows)", count=len(got)
         )
     if name == "inputs" and is_near(got, right[1]):
         return Deviation("order", "they are the targets: first the inputs, then the targets")
@@ -273,24 +270,20 @@ def _by_heart(answer: Any) -> Deviation | None:
     if after > before:
         return Deviation(
             "sign",
-            translate(
-                "the loss went up, from {before:.2f} to {after:.2f}: do the steps go against "
-                "the gradient, and does each place get its own target?",
-                before=before,
-                after=after,
-            ),
+            "the loss went up, from {before:.2f} to {after:.2f}: do the steps go against "
+            "the gradient, and does each place get its own target?",
+            before=before,
+            after=after,
         )
     if after > _LEARNED:
         return Deviation(
             "factor",
-            translate(
-                "the loss fell from {before:.2f} to {after:.2f} only: this data can be learned by "
-                "heart, to less than {limit:g}. Take more steps, or look whether the gradients of old "
-                "steps are cleared",
-                before=before,
-                after=after,
-                limit=_LEARNED,
-            ),
+            "the loss fell from {before:.2f} to {after:.2f} only: this data can be learned by "
+            "heart, to less than {limit:g}. Take more steps, or look whether the gradients of old "
+            "steps are cleared",
+            before=before,
+            after=after,
+            limit=_LEARNED,
         )
     faults = {one.kind for one in graph.findings()}
     if any(one.op is not None and one.op.name == "log_softmax" for one in graph.records):

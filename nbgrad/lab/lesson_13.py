@@ -34,18 +34,16 @@ def _diagnosed(answer: Any) -> Deviation | None:
     answer = {str(letter).strip().lower(): diagnosis for letter, diagnosis in answer.items()}
     letters = clinic.names()
     if lacking := [letter for letter in letters if letter not in answer]:
-        return Deviation("shape", translate("the answer lacks a diagnosis of {names}", names=", ".join(lacking)))
+        return Deviation("shape", "the answer lacks a diagnosis of {names}", names=", ".join(lacking))
     said = {letter: " ".join(re.sub(r"[_.-]", " ", str(answer[letter])).lower().split()) for letter in letters}
     if unknown := sorted(set(said.values()) - KINDS):
         meant = nearest(unknown[0], KINDS)
         return Deviation(
             "type",
-            translate(
-                "{unknown!r} is no diagnosis: there are {names}{meant}",
-                unknown=unknown[0][:40],
-                names=", ".join(sorted(KINDS)),
-                meant=meant,
-            ),
+            "{unknown!r} is no diagnosis: there are {names}{meant}",
+            unknown=unknown[0][:40],
+            names=", ".join(sorted(KINDS)),
+            meant=meant,
         )
     has = {letter: clinic.admit(letter).findings & KINDS for letter in letters}
     wrong = [letter for letter in letters if said[letter] not in has[letter]]
@@ -55,7 +53,7 @@ def _diagnosed(answer: Any) -> Deviation | None:
         for other in wrong:
             if one < other and said[one] in has[other] and said[other] in has[one]:
                 return Deviation(
-                    "order", translate("the diagnoses of {one} and {other} have changed places", one=one, other=other)
+                    "order", "the diagnoses of {one} and {other} have changed places", one=one, other=other
                 )
     if len(set(said.values())) == 1:
         return Deviation("numbers", "every patient got the same diagnosis: they have different faults")
@@ -145,9 +143,9 @@ def _silent(answer: Any) -> Deviation | None:
                 if given is None
                 else translate("it gives {kind}", kind=kind_of(given))
             )
-            return Deviation("type", translate("a list of names is expected: {why}", why=why))
+            return Deviation("type", "a list of names is expected: {why}", why=why)
         if (found := _of_names(list(given), right, net)) is not None:
-            return Deviation(found.kind, translate("silent of {reason}: {found}", reason=translate(text), found=found))
+            return Deviation(found.kind, "silent of {reason}: {found}", reason=translate(text), found=found)
     return None
 
 
@@ -159,9 +157,7 @@ def _of_names(names: list[Any], right: list[str], net: Any) -> Deviation | None:
             if isinstance(strangers[0], str)
             else translate("a {kind}", kind=kind_of(strangers[0]))
         )
-        return Deviation(
-            "type", translate("{what} is no name of a parameter: named_parameters() gives them", what=what)
-        )
+        return Deviation("type", "{what} is no name of a parameter: named_parameters() gives them", what=what)
     given = set(names)
     if given == set(right):
         return None
@@ -191,7 +187,7 @@ def _of_names(names: list[Any], right: list[str], net: Any) -> Deviation | None:
         for count, what in counts
         if count
     )
-    return Deviation("element", translate("of {count} names {reason}", count=len(right), reason=text))
+    return Deviation("element", "of {count} names {reason}", count=len(right), reason=text)
 
 
 # 13.3: where a NaN begins, in a torch network.
@@ -237,9 +233,7 @@ def _first(answer: Any) -> Deviation | None:
         given = attempt(translate("first_bad of {reason}", reason=translate(text)), answer, net, x)
         place = None if given is None else number_of(given)
         if given is not None and (place is None or isinstance(given, str) or truth_of(given) is not None):
-            return Deviation(
-                "type", translate("the number of a layer is expected, and not a {kind}", kind=kind_of(given))
-            )
+            return Deviation("type", "the number of a layer is expected, and not a {kind}", kind=kind_of(given))
         if place != right:
             return _about_place(text, place, right, len(net))
     return None
@@ -247,7 +241,7 @@ def _first(answer: Any) -> Deviation | None:
 
 def _about_place(text: str, given: float | None, right: int | None, count: int) -> Deviation:
     if right is None:
-        return Deviation("type", translate("{reason} has no bad layer: None is expected", reason=translate(text)))
+        return Deviation("type", "{reason} has no bad layer: None is expected", reason=translate(text))
     if given is None:
         what = (
             "the function gives None: no layer is bad. Does it return the number, does each layer get the result of "
@@ -255,29 +249,24 @@ def _about_place(text: str, given: float | None, right: int | None, count: int) 
         )
         what = "one number that is NaN is enough" if "one number" in text else what
         what = "Inf counts, and not NaN alone" if "infinity" in text else what
-        return Deviation("not finite", translate("{reason}: {what}", reason=translate(text), what=translate(what)))
+        return Deviation("not finite", "{reason}: {what}", reason=translate(text), what=translate(what))
     if "one number" in text and given > right:
         return Deviation(
             "element",
-            translate(
-                "{reason}: one number that is NaN is enough. One layer later all numbers are NaN",
-                reason=translate(text),
-            ),
+            "{reason}: one number that is NaN is enough. One layer later all numbers are NaN",
+            reason=translate(text),
         )
     if given == right + 1:
         return Deviation(
             "shifted",
-            translate(
-                "{reason}: it is one layer too far: layers are counted from 0, and a layer is bad if its own result is",
-                reason=translate(text),
-            ),
+            "{reason}: it is one layer too far: layers are counted from 0, and a layer is bad if its own result is",
+            reason=translate(text),
         )
     if given == count - 1:
         return Deviation(
-            "order",
-            translate("{reason}: that is the last bad layer: the first one is asked for", reason=translate(text)),
+            "order", "{reason}: that is the last bad layer: the first one is asked for", reason=translate(text)
         )
-    return Deviation("numbers", translate("{reason}: it begins in another layer", reason=translate(text)))
+    return Deviation("numbers", "{reason}: it begins in another layer", reason=translate(text))
 
 
 EXERCISES = (

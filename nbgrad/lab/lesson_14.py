@@ -75,7 +75,7 @@ def _about_steps(got: Any, curve: Curve, right: float) -> Deviation | None:
         _, slope, second = _derivatives(curve, at)
         at -= slope / second
         if is_near(got, at):
-            return Deviation("shifted", translate("that is where {many} steps lead to: take one", many=many))
+            return Deviation("shifted", "that is where {many} steps lead to: take one", many=many)
     return None
 
 
@@ -142,7 +142,7 @@ def _op(answer: Any) -> Deviation | None:
         return Deviation("type", "the class has no apply: is it a subclass of nbgrad.Function?")
     for name in ("forward", "backward"):
         if next(iter(signature(getattr(answer, name)).parameters), "") == "self":
-            return Deviation("type", translate("{name} has no self: it is a function below @staticmethod", name=name))
+            return Deviation("type", "{name} has no self: it is a function below @staticmethod", name=name)
     for values in ([0.5, -1.0, 2.0], [0.0, 3.0]):
         x = tensor(values, dtype=torch.float64, requires_grad=True)
         g = torch.linspace(0.5, 2, len(values), dtype=torch.float64)
@@ -150,14 +150,14 @@ def _op(answer: Any) -> Deviation | None:
         (slope,) = grad(right, [x], tensor(g))
         got = attempt("the forward", apply, x)
         if (found := difference(got, right)) is not None:
-            return Deviation(found.kind, translate("the forward: {found}", found=found))
+            return Deviation(found.kind, "the forward: {found}", found=found)
         if not (isinstance(got, Tensor) and got.requires_grad):
             return Deviation("zero", "the result has no history: is apply that of nbgrad.Function?")
         (own,) = attempt("the backward", grad, got, [x], tensor(g))
         if (found := difference(own, slope)) is not None:
             known = None if found.kind == "type" else _about_backward(own, g, x.data)
             told = known or computed(found)
-            return Deviation(told.kind, translate("the backward: {told}", told=told))
+            return Deviation(told.kind, "the backward: {told}", told=told)
     return None
 
 

@@ -200,9 +200,7 @@ def _hook(answer: Any) -> Deviation | None:
                 told = _about_average(got, [other[step][name] for other in alone], rank)
                 if told is not None:
                     when = " in the second backward" if step else ""
-                    return Deviation(
-                        told.kind, translate("the gradient of {name}{when}: {told}", name=name, when=when, told=told)
-                    )
+                    return Deviation(told.kind, "the gradient of {name}{when}: {told}", name=name, when=when, told=told)
     return None
 
 
@@ -275,12 +273,10 @@ def _accumulation(answer: Any) -> Deviation | None:
     if len(net.backwards) != len(parts):
         return Deviation(
             "numbers",
-            translate(
-                "each of {total} parts has a backward of its own, so that its memory is free before the next; the "
-                "number of backwards was {count}",
-                count=len(net.backwards),
-                total=len(parts),
-            ),
+            "each of {total} parts has a backward of its own, so that its memory is free before the next; the "
+            "number of backwards was {count}",
+            count=len(net.backwards),
+            total=len(parts),
         )
     if net.waiting > 1:
         return Deviation("order", "the backward of each part belongs before the next forward, which needs its memory")
@@ -307,11 +303,9 @@ def _about_journeys(backwards: list[bool]) -> Deviation:
     if count > 1:
         return Deviation(
             "numbers",
-            translate(
-                "the gradients travel {count} times: forward and backward of all parts but the "
-                "last belong into net.no_sync()",
-                count=count,
-            ),
+            "the gradients travel {count} times: forward and backward of all parts but the "
+            "last belong into net.no_sync()",
+            count=count,
         )
     return Deviation("order", "the gradients travel before all parts are there: the last part has to be the one "
                      "outside of net.no_sync()")  # fmt: skip

@@ -139,24 +139,24 @@ def _of_digits(given: "np.ndarray[Any, Any]", labels: "np.ndarray[Any, Any]", re
             if _is_of_engine(read)
             else Deviation(
                 "shape",
-                translate(
-                    "the function has to give {wanted}: it gives the shape {shape}", wanted=wanted, shape=given.shape
-                ),
+                "the function has to give {wanted}: it gives the shape {shape}",
+                wanted=wanted,
+                shape=given.shape,
             )
         )
     strange = given != given.round() if given.dtype.kind == "f" else np.full(given.shape, given.dtype.kind not in "iu")
     if strange.any():
         text = "the function has to give whole numbers from 0 to 9: one that it gives is {one!r}"
-        return Deviation("dtype", translate(text, one=given[strange][0].item()))
+        return Deviation("dtype", text, one=given[strange][0].item())
     share = float((given == labels).mean())
     if share >= _SHARE:
         return None
     for off, what in ((1, "too large by 1"), (-1, "too small by 1")):
         if (given == labels + off).mean() > _SHARE - 0.1:
-            return Deviation("offset", translate("the digits are {what}: they begin at 0", what=translate(what)))
+            return Deviation("offset", "the digits are {what}: they begin at 0", what=translate(what))
     text = "{percent:.1f} % of the held out digits are read, and 95 % are asked for{more}"
     more = ": guessing reads 10 %" if share < 0.2 else ""
-    return Deviation("numbers", translate(text, percent=share * 100, more=translate(more)))
+    return Deviation("numbers", text, percent=share * 100, more=translate(more))
 
 
 # 16.2: a text.
@@ -179,7 +179,7 @@ def _scores(answer: Callable[..., Any], codes: "np.ndarray[Any, Any]") -> "np.nd
         given = answer(codes.copy())
     if given is None:
         text = "{said} gives None: the function has to end with return"
-        return Deviation("type", translate(text, said="gpt(codes)"))
+        return Deviation("type", text, said="gpt(codes)")
     if isinstance(given, tuple):
         return Deviation("type", "gpt(codes) gives a tuple, where the scores alone are expected")
     with answering(translate("the scores of gpt(codes)")):
@@ -187,8 +187,7 @@ def _scores(answer: Callable[..., Any], codes: "np.ndarray[Any, Any]") -> "np.nd
     wanted = (*codes.shape, len(set(POEM)))
     if found.shape != wanted:
         return Deviation(
-            "shape",
-            translate("gpt(codes) gives the shape {shape}, and {wanted} is expected", shape=found.shape, wanted=wanted),
+            "shape", "gpt(codes) gives the shape {shape}, and {wanted} is expected", shape=found.shape, wanted=wanted
         )
     return found if np.isfinite(found).all() else Deviation("not finite", "the scores are not finite")
 
@@ -235,7 +234,7 @@ def _of_scores(scores: Any, before: "np.ndarray[Any, Any]", after: "np.ndarray[A
     for factor in (-1, 10, 100, 0.1, 0.01):
         if _loss_of(scores * factor, after) <= _LOSS:
             text = "times {factor:g} these scores would be right"
-            return Deviation("sign" if factor < 0 else "factor", translate(text, factor=factor))
+            return Deviation("sign" if factor < 0 else "factor", text, factor=factor)
     if _loss_of(scores, before) <= _LOSS:
         return Deviation("order", "it gives the character that stands at each place, and not the next one")
     if _loss_of(scores[:, :-1], after[:, 1:]) <= _LOSS:
@@ -253,13 +252,12 @@ def _found(answer: Any) -> Deviation | None:
         }
     if not isinstance(answer, Mapping) or set(answer) != set(range(1, COUNT + 1)):
         return Deviation(
-            "type",
-            translate("a dict is expected, with the name of a function for each engine from 1 to {total}", total=COUNT),
+            "type", "a dict is expected, with the name of a function for each engine from 1 to {total}", total=COUNT
         )
     for number, name in answer.items():
         if not isinstance(name, str) and not hasattr(name, "__name__"):
             text = "engine {number}: the name of a function is expected, as text, and not {kind}"
-            return Deviation("type", translate(text, number=number, kind="None" if name is None else kind_text(name)))
+            return Deviation("type", text, number=number, kind="None" if name is None else kind_text(name))
     names = {number: _plain(str(getattr(name, "__name__", name))) for number, name in answer.items()}
     known = {function_with_the_fault(number) for number in names}
     for number, name in sorted(names.items()):
@@ -268,28 +266,24 @@ def _found(answer: Any) -> Deviation | None:
         right = sum(name == function_with_the_fault(each) for each, name in names.items())
         if name not in known and name not in _functions():
             text = "engine {number}: no function of these engines is called {name!r}"
-            return Deviation("element", translate(text, number=number, name=name))
+            return Deviation("element", text, number=number, name=name)
         if name not in known:
             return Deviation(
                 "element",
-                translate(
-                    "engine {number}: the fault is not in {name!r} ({right} of {total} are right)",
-                    number=number,
-                    name=name,
-                    right=right,
-                    total=COUNT,
-                ),
-            )
-        return Deviation(
-            "order",
-            translate(
-                "engine {number}: the fault is not in {name!r}, but that of another engine is "
-                "({right} of {total} are right)",
+                "engine {number}: the fault is not in {name!r} ({right} of {total} are right)",
                 number=number,
                 name=name,
                 right=right,
                 total=COUNT,
-            ),
+            )
+        return Deviation(
+            "order",
+            "engine {number}: the fault is not in {name!r}, but that of another engine is "
+            "({right} of {total} are right)",
+            number=number,
+            name=name,
+            right=right,
+            total=COUNT,
         )
     return None
 

@@ -137,7 +137,7 @@ def by_hand(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
             raise
     attempt(said, function, *arguments)
     text = "{said} calls backward or grad: work the gradients out by hand"
-    raise Refused(Deviation("type", translate(text, said=said)))
+    raise Refused(Deviation("type", text, said=said))
 
 
 _ONE_OF_A_TUPLE = ". A tuple is here in the place of its element: (x,) = takes the only one out"
@@ -194,21 +194,17 @@ def raised(said: str, error: BaseException) -> Deviation:
     if isinstance(error, Endless):
         return Deviation(
             "raised",
-            translate(
-                "{said} does not end: it was stopped after {seconds:g} seconds or more. Does the condition of a loop "
-                "change? A function such as sum gives a new tensor, and leaves the old one as it is",
-                said=said,
-                seconds=PATIENCE,
-            ),
+            "{said} does not end: it was stopped after {seconds:g} seconds or more. Does the condition of a loop "
+            "change? A function such as sum gives a new tensor, and leaves the old one as it is",
+            said=said,
+            seconds=PATIENCE,
         )
     if isinstance(error, SystemExit):
-        return Deviation(
-            "raised", translate("{said} ends Python, with exit or SystemExit: return the result instead", said=said)
-        )
+        return Deviation("raised", "{said} ends Python, with exit or SystemExit: return the result instead", said=said)
     name = type(error).__name__
     if isinstance(error, RecursionError):
         text = "it calls itself again and again. In which case does it end without a further call?"
-        return Deviation("raised", translate("{said} raised {name}: {reason}", said=said, name=name, reason=text))
+        return Deviation("raised", "{said} raised {name}: {reason}", said=said, name=name, reason=text)
     try:
         text = shorten(str(error).strip().partition("\n")[0], 400, placeholder=" …")
     except Exception:  # the class of the error is the student's, too
@@ -216,13 +212,11 @@ def raised(said: str, error: BaseException) -> Deviation:
     more = next((advice for kind, part, advice in _ADVICE if isinstance(error, kind) and part in text), "")
     return Deviation(
         "raised",
-        translate(
-            "{said} raised {name}{message}{more}",
-            said=translate(said),
-            name=name,
-            message=text and f": {text}",
-            more=translate(more),
-        ),
+        "{said} raised {name}{message}{more}",
+        said=translate(said),
+        name=name,
+        message=text and f": {text}",
+        more=translate(more),
     )
 
 
@@ -239,9 +233,7 @@ def unjudged(error: BaseException) -> Deviation:
     if os.environ.get(RAISES):
         raise error
     found = raised("the check", error)
-    return Deviation(
-        "type", translate("the answer cannot be read: {found}. Give it in the form that the task names", found=found)
-    )
+    return Deviation("type", "the answer cannot be read: {found}. Give it in the form that the task names", found=found)
 
 
 @contextmanager

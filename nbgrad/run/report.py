@@ -135,11 +135,7 @@ def _end(graph: AutogradGraph, goes_on: bool) -> str:
     if ending is None:
         return translate("; it is recorded no longer, and goes on") if goes_on else ""
     at = "" if ending.place is None else translate(" at {where}", where=where(ending.place))
-    return (
-        translate(", stopped{at}", at=at)
-        if ending.interrupted
-        else translate(", ended by {kind}{at}", kind=ending.kind, at=at)
-    )
+    return translate(", stopped{at}" if ending.interrupted else ", ended by {kind}{at}", at=at, kind=ending.kind)
 
 
 def _compiled(known: Compilation) -> list[str]:

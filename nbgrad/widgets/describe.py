@@ -614,9 +614,7 @@ def _summary(
     if usual is not None:
         alone = all(record.dtype is usual for record in records)
         parts.append(
-            translate("all {usual}", usual=dtype_name(usual))
-            if alone
-            else translate("{usual} unless a box says otherwise", usual=dtype_name(usual))
+            translate("all {usual}" if alone else "{usual} unless a box says otherwise", usual=dtype_name(usual))
         )
     roots = [root_name(record) for record in records if record.root]
     parts += [

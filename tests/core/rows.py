@@ -98,8 +98,15 @@ def describe(sample: Sample) -> str:
 
 
 def reference(row: Op) -> Callable[..., Any]:
-    """torch's own function for the row."""
-    return row.reference or getattr(torch, row.name, None) or getattr(torch.nn.functional, row.name)
+    """torch's own function for the row; the forward, where that only calls one of another name."""
+    return row.reference or _of_the_same_name(row.name) or row.forward
+
+
+def _of_the_same_name(name: str) -> Callable[..., Any] | None:
+    family, _, short = name.partition("_")
+    if family in ("linalg", "special"):
+        return getattr(getattr(torch, family), short, None)
+    return getattr(torch, name, None) or getattr(torch.nn.functional, name, None)
 
 
 OTHER_GRADIENTS = {
@@ -119,7 +126,8 @@ def own(row: Op, sample: Sample) -> Callable[..., Any] | None:
 
     The forward of the row is the last choice: a comparison with itself always passes.
     """
-    if row.reference is None or row.name in OTHER_GRADIENTS:
+    named = _of_the_same_name(row.name)
+    if (row.reference is None and named is not None) or row.name in OTHER_GRADIENTS:
         return reference(row)
 
     def run(function: Callable[..., Any], needs: tuple[int, ...] | list[int] = ()) -> tuple[Any, ...]:
@@ -133,9 +141,8 @@ def own(row: Op, sample: Sample) -> Callable[..., Any] | None:
     if not all(arg.numel() for arg in sample.args if isinstance(arg, torch.Tensor)):  # torch's kernels may crash there
         return None
     wanted = differentiable(row, sample) if row.differentiable else []
-    named = getattr(torch, row.name, None), getattr(torch.nn.functional, row.name, None)
     composed = row.name in COMPOSED or row.name.endswith("_backward")
-    for function in (*named, None if composed else row.reference, row.forward):
+    for function in (named, None if composed else row.reference, row.forward):
         try:
             theirs = run(function, wanted) if function is not None else ()
             if (function is row.forward or equal(ours, theirs)) and (not wanted or theirs[0].requires_grad):

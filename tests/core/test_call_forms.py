@@ -165,7 +165,7 @@ def test_names_of_parameters_are_those_of_the_signature() -> None:
 
     rules = [rule.function for row in OPS.values() for rule in row.rules.values()]
     assert len(rules) > 400
-    forwards = [row.forward for row in OPS.values()]
+    forwards = [row.__wrapped__ for row in OPS.values()]
     others = (settled, listed, wraps(settled)(listed), partial(settled, 1), OPS["mul"], torch.nn.Linear)
     for function in (*rules, *forwards, *others):
         shown = signature(function).parameters
@@ -178,9 +178,9 @@ def test_names_of_parameters_are_those_of_the_signature() -> None:
 
 def test_a_row_and_its_methods_show_the_signature_of_the_forward() -> None:
     for name, row in OPS.items():
-        assert signature(row) == signature(row.forward), name
+        assert signature(row) == signature(row.__wrapped__), name
         method = vars(TensorMethods).get(name)
         if getattr(method, "__wrapped__", None) is row:
-            assert signature(method) == signature(row.forward), name
+            assert signature(method) == signature(row.__wrapped__), name
     assert str(signature(nbgrad.tensor([1.0]).softmax)) == "(*, dim, dtype=None)"
     assert str(signature(OPS["add"].in_place)) == "(a, b, *, alpha=1)"

@@ -36,6 +36,12 @@ def parsed(function: Function) -> tuple[ast.arguments | None, ast.expr | None]:
     return tree.args, returned
 
 
+def has_no_body(function: Function) -> bool:
+    """Whether a function is a docstring alone."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    return isinstance(tree, ast.FunctionDef) and len(tree.body) == 1 and ast.get_docstring(tree) is not None
+
+
 def only_calls(forward: Function) -> Function | None:
     """The torch function that ``forward`` only calls, with its inputs and then its settings.
 
@@ -83,8 +89,7 @@ every_row = pytest.mark.parametrize("row", OPS.values(), ids=OPS)
 @pytest.mark.once
 @every_row
 def test_a_row_that_only_calls_a_function_of_torch_names_it(row: Op) -> None:
-    function = only_calls(row.forward)
-    assert row.kernel is (function or row.forward), "say kernel= in @op"
+    assert only_calls(row.__wrapped__) is None, "say kernel= in @op, and leave out the body"
 
 
 @pytest.mark.sampled(4)
@@ -96,7 +101,7 @@ def test_a_rule_that_only_applies_an_operator_names_it(row: Op) -> None:
             assert rule.kernel is only_applies(rule.function), f"say kernel= in the rule for {name}"
 
 
-DIRECT = [row for row in OPS.values() if row.kernel is not row.forward]
+DIRECT = [row for row in OPS.values() if row.forward is not row.__wrapped__]
 RULES = [
     pytest.param(row, name, id=f"{row.name} {name}")
     for row in OPS.values()
@@ -111,11 +116,13 @@ def test_there_are_many() -> None:
 
 
 @pytest.mark.parametrize("row", DIRECT, ids=[row.name for row in DIRECT])
-def test_the_kernel_gives_what_the_forward_gives_without_settings(row: Op) -> None:
-    given = [sample.args for sample in rows.samples(row) if not sample.settings]
-    for args in given or [next(rows.samples(row)).args]:
-        ours, theirs = rows.parts(row.kernel(*args)), rows.parts(row.forward(*args))
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+def test_a_row_with_a_kernel_has_no_body_and_the_kernel_takes_every_setting_by_its_name(row: Op) -> None:
+    assert has_no_body(row.__wrapped__)
+    for sample in rows.samples(row):
+        given, all_of_them = (
+            row.forward(*sample.args, **one) for one in (sample.settings, row.defaults | sample.settings)
+        )
+        torch.testing.assert_close(rows.parts(given), rows.parts(all_of_them), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize(("row", "name"), RULES)
@@ -247,14 +254,13 @@ def test_the_operator_of_a_rule_is_known(rule: Function, function: Function | No
 def counted() -> Iterator[tuple[Op, list[str]]]:
     calls: list[str] = []
 
-    def kernel(x: torch.Tensor) -> torch.Tensor:
+    def kernel(x: torch.Tensor, scale: float = 2) -> torch.Tensor:
         calls.append("kernel")
-        return x * 2
+        return x * scale
 
     @op(formula="2 x", samples=unary, method=False, kernel=kernel)
     def counted_row_of_a_test(x, *, scale=2):  # type: ignore[no-untyped-def]
-        calls.append("forward")
-        return x * scale
+        """It has the parameters."""
 
     @counted_row_of_a_test.rule("x", "2 g", kernel=lambda g: calls.append("rule's kernel") or g * 2)
     def _(g: Any) -> Any:
@@ -265,13 +271,13 @@ def counted() -> Iterator[tuple[Op, list[str]]]:
     del OPS["counted_row_of_a_test"]
 
 
-def test_a_call_without_settings_runs_the_kernel_and_a_backward_that_of_the_rule(counted: tuple[Op, list[str]]) -> None:
+def test_a_call_runs_the_kernel_and_a_backward_that_of_the_rule(counted: tuple[Op, list[str]]) -> None:
     row, calls = counted
     x = nbgrad.tensor([1.0], requires_grad=True)
     row(x).sum().backward()
     assert calls == ["kernel", "rule's kernel"]
-    row(x, scale=3)
-    assert calls[2:] == ["forward"]
+    assert row(x, scale=3).item() == 3
+    assert calls[2:] == ["kernel"]
     assert row(torch.ones(1)).item() == 2
     assert calls[3:] == ["kernel"]
 

@@ -116,7 +116,7 @@ def test_a_rule_that_has_no_gradient_of_its_own_is_caught(rule: Callable[[Callab
 
 def test_a_wrong_value_is_caught(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     request.addfinalizer(ROW.in_place.forget)  # the test makes the row of exp_ with a wrong kernel
-    monkeypatch.setattr(ROW, "kernel", lambda x: torch.exp(x) * 1.001)
+    monkeypatch.setattr(ROW, "forward", lambda x: torch.exp(x) * 1.001)
     assert not {"value", "gradient", "method"} & set(agreeing(opdb.check("exp")))
 
 

@@ -32,7 +32,7 @@ OTHERS = {
     "core/symbolic/replay.py": ("OPERATORS", "torch: its functions that a sign calls faster"),
     "core/symbolic/surroundings.py": ("_CALLED_BY_PYTHON", "Python: its operators"),
     "drawing/calls.py": (
-        "_MAKERS _NAMES _binary _inferred _losses _of_several reduced",
+        "_MAKERS _NAMES _SYMBOLS _binary _inferred _losses _of_several reduced",
         "other engines: their names of ops, and the operands and settings that they do not tell",
     ),
     "drawing/engines.py": ("_SYMBOLS", "other engines: the names of their ops and methods"),

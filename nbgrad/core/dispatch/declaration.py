@@ -20,8 +20,8 @@ class Declaration:
             replaces these symbols by other names.
         name: the op's name; default: that of the function.
         samples: yields the inputs that the tests run the row on.
-        kernel: torch's function, if the forward only passes its inputs and settings on to it. A call without settings
-            then runs this function directly, without the forward.
+        kernel: torch's function, if it is the forward: it takes the inputs in their order, and the settings by their
+            names. The decorated function then needs no body: it has the parameters and the docstring.
         broadcasts: True if all inputs broadcast, or the names of those that do. The engine then sums their gradients.
         sums: a function for each input that a fused kernel broadcasts, such as the bias of a convolution. The kernel
             returns the gradient of such an input already summed. The function gets the shapes of output and input, and
@@ -41,7 +41,8 @@ class Declaration:
         domain: the interval from which random test inputs are drawn.
         operator: Python's operator for it, as ``add`` for ``+``.
         method: whether ``Tensor`` has it as a method; default: whether torch's has.
-        reference: torch's function for the op, if it has another name.
+        reference: torch's function for the op, if it has another name, and the forward does more than call it.
+            ``torch.linalg.det`` has the name of linalg_det.
         policy: torch's function whose autocast policy holds, if the kernel does not have one on every device.
         view: whether the output may share the memory of the first input.
         inplace: whether there is an in-place form, a method with an underscore; or, if torch has no method of that

@@ -47,7 +47,7 @@ class op(Declaration):  # noqa: N801  # it is used as a function
         """Make the row, and put it into the table."""
         made = Op(forward, self)
         held = OPS.get(made.name)
-        again = held is not None and held.forward.__module__ == forward.__module__ == "__main__"
+        again = held is not None and held.__wrapped__.__module__ == forward.__module__ == "__main__"
         if held is not None and not again:  # a cell of a notebook may run again and replace its own row, no other
             raise ValueError(f"the op table already has a row {made.name!r}")
         if unknown := sorted(set(self.unvaried) - set(made.defaults)):

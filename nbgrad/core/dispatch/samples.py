@@ -59,6 +59,10 @@ class Make:
         drawn = torch.rand(shape, generator=self._generator, dtype=torch.float64) * (high - low) + low
         return drawn + gap * torch.where(drawn < 0, -1.0, 1.0) if gap else drawn
 
+    def complex(self, *shape: int) -> torch.Tensor:
+        """A complex128 tensor of ``shape``."""
+        return torch.complex(self(*shape), self(*shape))
+
     def integers(self, high: int, *shape: int) -> torch.Tensor:
         """An int64 tensor of ``shape`` with numbers from 0 to ``high - 1``."""
         return torch.randint(high, shape, generator=self._generator)

@@ -9,7 +9,6 @@ from nbgrad.core.tensor.views cimport link
 
 @cython.final
 cdef class Op(OpInfo):
-    cdef public object kernel
     cdef public bint autocasts
     cdef public bint simple
     cdef public bint view

@@ -41,7 +41,7 @@ _KEPT = 2**15
 """The most input names in a cache of an op on a list. This limit holds for the op's rows of all lengths together. It
 also holds for all plans of one row together."""
 
-FIELDS = (*INFO, "_plans", "autocasts", "holomorphic", "kernel", "simple", "view")
+FIELDS = (*INFO, "_plans", "autocasts", "holomorphic", "simple", "view")
 """The C fields of a row, which table.pxd and node.pxd declare: all fields that a call reads."""
 
 
@@ -68,13 +68,12 @@ class Op(OpInfo):
     """One row of the table. Call it to run it. It has the attributes of ``OpInfo`` and those below.
 
     Attributes:
-        kernel: the function of a call without settings: the forward, or torch's function if the forward only calls it.
         autocasts: whether torch's autocast may cast the inputs.
         simple: whether the forward gives one tensor and nothing else.
         holomorphic: whether the rules are those of a real function, which are conjugated on complex numbers.
         domain, samples, ranks: where random test inputs are drawn from, the inputs that the tests run the row on, and
             the numbers of dimensions that the first input has in these samples.
-        reference: torch's own function, if it has another name than this row.
+        reference: torch's own function, if it has another name than this row, and the forward does more than call it.
         policy: torch's function whose autocast policy holds, if it is not that of the forward.
         random: whether it draws random numbers.
         mutates: the inputs that it changes in place.
@@ -91,8 +90,7 @@ class Op(OpInfo):
         self.__wrapped__ = forward  # whose signature and source help() and a notebook's tooltip show
         parameters = Parameters.of(forward)
         self.name = declared.name or forward.__name__
-        self.forward = forward
-        self.kernel = declared.kernel or forward
+        self.forward = declared.kernel or forward
         self.autocasts = True  # until the first recorded run finds it out
         self.doc = self.__doc__ = forward.__doc__ or ""
         self.formula = declared.formula
@@ -303,7 +301,7 @@ class Op(OpInfo):
         if needs < 0:
             if needs == _COUNTERPARTS:
                 return self.run(entered(args), settings)
-            result = self.forward(*values, **settings) if settings else self.kernel(*values)
+            result = self.forward(*values, **settings) if settings else self.forward(*values)
             return result if self.simple else self._shown(result)
         recorded = (
             bool(needs)
@@ -319,7 +317,7 @@ class Op(OpInfo):
             if state.inference:  # for this op alone: torch's mode belongs to a thread, nbgrad's to a task
                 result = inferring(self.forward, *values, **settings)
             else:
-                result = self.forward(*values, **settings) if settings else self.kernel(*values)
+                result = self.forward(*values, **settings) if settings else self.forward(*values)
         except (RuntimeError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise explained(self, error, args, values) from None
         if self.view and result is values[0]:
@@ -458,7 +456,7 @@ class Op(OpInfo):
     def _make_plan(self, key: int) -> Plan | None:
         # Here, not in each run: a training loop makes one plan for each kind of op.
         keep_freed()
-        self.autocasts = may_cast(self.kernel)
+        self.autocasts = may_cast(self.forward)
         asked = enumerate(reversed(f"{abs(key):b}"))  # a shift of so many bits for each would be quadratic
         wanted = [i for i, bit in asked if bit == "1" and self.inputs[i] not in self.no_gradient]
         if self.differentiable:

@@ -349,7 +349,8 @@ class OpInfo:
 
     Attributes:
         name: torch's name of the op.
-        forward: the function on raw torch tensors; a ``Function`` has none.
+        forward: the function on raw torch tensors: the decorated one, or the kernel that it names; a ``Function`` has
+            none.
         doc: its docstring.
         formula: LaTeX of the forward.
         inputs: names of the tensor inputs, in order.
@@ -402,7 +403,7 @@ class OpInfo:
     @property
     def module(self) -> str:
         """The module of the op table where the row stands, such as ``linalg.matmul``; for other ops the full name."""
-        found = getattr(getattr(self, "forward", None), "__module__", None)
+        found = getattr(getattr(self, "__wrapped__", getattr(self, "forward", None)), "__module__", None)
         return (found or "").removeprefix("nbgrad.core.ops.")
 
     def of(self, count: int) -> "OpInfo":

@@ -346,9 +346,7 @@ def _cut(op: OpInfo, results: Sequence[Any], *, enabled: bool) -> Cut:
     first, lack = results[0] if results else None, None
     if op.differentiable and isinstance(first, torch.Tensor):
         flat = not differentiable(first.dtype)
-        lack = (
-            translate("the {dtype} that it gives", dtype=dtype_name(first.dtype))
-            if flat
-            else translate("the argument that it was passed as")
+        lack = translate(
+            "the {dtype} that it gives" if flat else "the argument that it was passed as", dtype=dtype_name(first.dtype)
         )
     return Cut("no gradient", op.name, *_where(), lack)

@@ -300,15 +300,26 @@ class DiscrepancySearch:
         pair = next((pair for pair in self.found.pairs() if self.left.is_op(pair[0]) and not self.agree(*pair)), None)
         if pair is None:
             return
-        (mine, theirs), one, other = self.lacking(), self.left.records[pair[0]], self.right.records[pair[1]]
+        mine, theirs = self.lacking()
         if mine or theirs:
-            first = (mine[0] if mine else None, theirs[0] if theirs else None)
-            yield Discrepancy("extra", *first, {}, self.value(*pair), parts=(tuple(mine), tuple(theirs)), user=one)
+            yield self._extra(*pair, (tuple(mine), tuple(theirs)))
             return
         taken = [known for known in self.inputs(*pair) if -1 not in known and self.found.of_left[known[0]] != known[1]]
-        named = {self._input_name(pair[0], a): self._pair_called(a, b) for a, b in taken}
+        yield self._exchanged(*pair, taken)
+
+    def _extra(self, left: int, right: int, parts: tuple[tuple[Record, ...], tuple[Record, ...]]) -> Discrepancy:
+        """Results that differ because there are ops on one side only."""
+        one = self.left.records[left]
+        first = (parts[0][0] if parts[0] else None, parts[1][0] if parts[1] else None)
+        user = None if one in parts[0] else one  # the last op of a run has none behind it
+        return Discrepancy("extra", *first, {}, self.value(left, right), parts=parts, user=user)
+
+    def _exchanged(self, left: int, right: int, taken: list[tuple[int, int]]) -> Discrepancy:
+        """Results that differ because the same op takes other tensors."""
+        one, other = self.left.records[left], self.right.records[right]
+        named = {self._input_name(left, a): self._pair_called(a, b) for a, b in taken}
         note = translate("it takes another tensor")
-        yield Discrepancy("op", one, other, named, self.value(*pair), note=note)
+        return Discrepancy("op", one, other, named, self.value(left, right), note=note)
 
     def _ended(self, left: int, right: int) -> bool:
         return self.found.of_left[left] != right
@@ -403,22 +414,14 @@ class DiscrepancySearch:
             for edge in dict.fromkeys(tensors):
                 yield self._tensor(*edge, left), ("tensor", *edge)
             return
-        one, other = self.left.records[left], self.right.records[right]
         parts = self._parts(mine[0], theirs[0])
         if wrong is None:
-            made = Discrepancy("op", one, other, {}, self.value(left, right), parts=parts)
-            yield made, ("op", left, right)
+            both = self.left.records[left], self.right.records[right]
+            yield Discrepancy("op", *both, {}, self.value(left, right), parts=parts), ("op", left, right)
         elif mine[0] or theirs[0]:
-            first = (parts[0][0] if parts[0] else None, parts[1][0] if parts[1] else None)
-            user = None if one in parts[0] else one  # the last op of a run has none behind it
-            made = Discrepancy("extra", *first, {}, self.value(left, right), parts=parts, user=user)
-            yield made, ("extra", min(mine[0], default=-1), min(theirs[0], default=-1))
+            yield self._extra(left, right, parts), ("extra", min(mine[0], default=-1), min(theirs[0], default=-1))
         else:
-            named = {self._input_name(left, a): self._pair_called(a, b) for a, b in wrong}
-            made = Discrepancy(
-                "op", one, other, named, self.value(left, right), note=translate("it takes another tensor")
-            )
-            yield made, ("op", left, right)
+            yield self._exchanged(left, right, wrong), ("op", left, right)
 
     def _parts(self, left: list[int], right: list[int]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
         """The records at these places of both sides."""

@@ -68,10 +68,9 @@ def details(one: Discrepancy, names: tuple[str, str]) -> Iterator[str]:
     if one.gradient == RESULT:
         why = translate("the gradient of its result differs by {distance}", distance=one.distance)
     elif one.distance is not None:
-        why += (
-            translate(" by {distance}", distance=one.distance)
-            if one.gradient is None
-            else translate(", what it passes on differs by {distance}", distance=one.distance)
+        why += translate(
+            " by {distance}" if one.gradient is None else ", what it passes on differs by {distance}",
+            distance=one.distance,
         )
     elif one.left is not None and one.right is not None and one.left.shape != one.right.shape:
         why += translate(": shape {shape} | {shape2}", shape=one.left.shape, shape2=one.right.shape)

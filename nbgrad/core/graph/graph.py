@@ -7,7 +7,6 @@ small values and the gradients of the last backward, both within a budget. It is
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import count
-from os import PathLike
 from sys import is_finalizing
 from types import TracebackType
 from typing import Any, Self
@@ -45,7 +44,7 @@ from nbgrad.core.graph.queries import Queries
 from nbgrad.core.graph.rank_recorder import RankRecorder, check_group
 from nbgrad.core.graph.ranks import Ranks
 from nbgrad.core.graph.record import Failure, Record, number_of
-from nbgrad.core.graph.renderer import registered_renderer
+from nbgrad.core.graph.renderer import Drawable, registered_renderer
 from nbgrad.core.graph.rest import Rest
 from nbgrad.core.graph.silence import silenced_kinds
 from nbgrad.core.graph.stats import Stats, summarise_all
@@ -64,7 +63,7 @@ _SURVEYED = 20_000
 """A graph with more records is searched for findings only when somebody asks: it takes seconds."""
 
 
-class AutogradGraph(Queries):
+class AutogradGraph(Queries, Drawable):
     """A context that records the ops that run inside it, and the gradients of each backward.
 
     Example:
@@ -712,53 +711,6 @@ class AutogradGraph(Queries):
         made = CustomOverlay.of(self.name, self.records, name, values, log)
         self.overlays.pop(name, None)  # the newest is the last one
         self.overlays[name] = made
-
-    def save(
-        self,
-        path: str | PathLike[str],
-        *,
-        depth: int | None = None,
-        nodes: int | None = None,
-        direction: str = "auto",
-        what_if: bool = False,
-    ) -> None:
-        """Write the graph to a file; the same graph gives the same bytes.
-
-        An existing file stays until the new one is complete.
-
-        Args:
-            path: the file, whose suffix chooses the format: ``.svg`` and ``.pdf`` are vector drawings, ``.png`` a
-                bitmap, ``.html`` one interactive page that needs no kernel and no network, ``.gif`` a film of the
-                training step, forward and then backward, ``.dot`` graphviz's language, ``.json`` the plain description
-                that all of these are drawn from, ``.txt`` a table, and ``.nbgrad`` the graph itself, which
-                ``nbgrad.load`` reads.
-            depth: modules that are nested deeper than this are folded; default: as many as ``nodes`` needs.
-            nodes: up to this many nodes are drawn before modules are folded; default: modules are folded until the
-                picture fits on a screen.
-            direction: "TB", from top to bottom, "LR", from left to right, or "auto", the one with the larger letters.
-            what_if: for a page: the reader can change numbers of leaves and inputs, and the page runs the graph again.
-                It is for at most 300 ops, whose leaves and inputs have at most 2,000 numbers.
-
-        Raises:
-            ValueError: another suffix, or none; ``what_if`` for a file that is not a page, or for a graph that is too
-                large; or ``.nbgrad`` for a graph that still asks for gradients.
-            RerunError: the graph cannot be run again, for example because a constant no longer exists.
-            NotImplementedError: an op has no kernel in a page; the message names the operator and the line.
-            ModuleNotFoundError: the package that draws a PDF, a PNG or a film is not installed; the message says how to
-                install it.
-            RuntimeError: a package that draws the graph fails; the message names the package, and what to do.
-            FileNotFoundError: the folder does not exist; this is checked before the graph is drawn.
-            OSError: the file cannot be written; an existing file stays as it was.
-        """
-        registered_renderer().save(self, path, depth=depth, nodes=nodes, direction=direction, what_if=what_if)
-
-    def _ipython_display_(self) -> None:
-        """Draw the graph where it is the last expression of a notebook cell."""
-        registered_renderer().show(self)
-
-    def _mime_(self) -> tuple[str, str]:
-        """Draw the graph where it is the last expression of a cell of marimo."""
-        return registered_renderer().frame(self)
 
     def __repr__(self) -> str:
         ops = sum(record.kind == "op" for record in self.records)

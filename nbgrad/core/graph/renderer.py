@@ -67,3 +67,54 @@ def registered_renderer() -> Renderer:
     if not _registered:
         import_module("nbgrad.display")
     return _registered[0]
+
+
+class Drawable:
+    """A graph that the renderer draws, in a notebook and in files."""
+
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        depth: int | None = None,
+        nodes: int | None = None,
+        direction: str = "auto",
+        what_if: bool = False,
+    ) -> None:
+        """Write the graph to a file; the same graph gives the same bytes.
+
+        An existing file stays until the new one is complete.
+
+        Args:
+            path: the file, whose suffix chooses the format: ``.svg`` and ``.pdf`` are vector drawings, ``.png`` a
+                bitmap, ``.html`` one interactive page that needs no kernel and no network, ``.gif`` a film of the
+                training step, forward and then backward, ``.dot`` graphviz's language, ``.json`` the plain description
+                that all of these are drawn from, ``.txt`` a table, and ``.nbgrad`` the graph itself, which
+                ``nbgrad.load`` reads.
+            depth: modules that are nested deeper than this are folded; default: as many as ``nodes`` needs.
+            nodes: up to this many nodes are drawn before modules are folded; default: modules are folded until the
+                picture fits on a screen.
+            direction: "TB", from top to bottom, "LR", from left to right, or "auto", the one with the larger letters.
+            what_if: for a page: the reader can change numbers of leaves and inputs, and the page runs the graph again.
+                It is for at most 300 ops, whose leaves and inputs have at most 2,000 numbers.
+
+        Raises:
+            ValueError: another suffix, or none; ``what_if`` for a file that is not a page, or for a graph that is too
+                large; or ``.nbgrad`` for a graph that still asks for gradients.
+            RerunError: the graph cannot be run again, for example because a constant no longer exists.
+            NotImplementedError: an op has no kernel in a page; the message names the operator and the line.
+            ModuleNotFoundError: the package that draws a PDF, a PNG or a film is not installed; the message says how to
+                install it.
+            RuntimeError: a package that draws the graph fails; the message names the package, and what to do.
+            FileNotFoundError: the folder does not exist; this is checked before the graph is drawn.
+            OSError: the file cannot be written; an existing file stays as it was.
+        """
+        registered_renderer().save(self, path, depth=depth, nodes=nodes, direction=direction, what_if=what_if)
+
+    def _ipython_display_(self) -> None:
+        """Draw the graph where it is the last expression of a notebook cell."""
+        registered_renderer().show(self)
+
+    def _mime_(self) -> tuple[str, str]:
+        """Draw the graph where it is the last expression of a cell of marimo."""
+        return registered_renderer().frame(self)

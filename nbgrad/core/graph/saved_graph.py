@@ -2,28 +2,23 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from os import PathLike
 from typing import Any, NoReturn
 
 from nbgrad.core.graph.changes import Since
 from nbgrad.core.graph.checkup import Checkup
 from nbgrad.core.graph.compilation import Compilation
-from nbgrad.core.graph.failure import Ending
 from nbgrad.core.graph.finding import Finding
 from nbgrad.core.graph.graph import AutogradGraph
-from nbgrad.core.graph.history import History
-from nbgrad.core.graph.last_backward import Frame
 from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.memory import MemoryUse
-from nbgrad.core.graph.optimizers import Update
 from nbgrad.core.graph.queries import Queries
 from nbgrad.core.graph.record import Record
-from nbgrad.core.graph.renderer import registered_renderer
+from nbgrad.core.graph.renderer import Drawable
 from nbgrad.core.graph.saved_facts import SavedFacts
 from nbgrad.core.graph.slowest import By, Slowest, Times, slowest
 
 
-class SavedGraph(Queries):
+class SavedGraph(Queries, Drawable):
     """A graph that ``nbgrad.load`` has read from a file: it can be drawn, queried and compared, and never changes.
 
     Its properties and methods are those of the ``AutogradGraph`` that was saved. It has no tensors, so it cannot be run
@@ -40,6 +35,15 @@ class SavedGraph(Queries):
         self.name = facts.name
         self.file = file
         self._picture = picture
+        self.left_out = facts.left_out
+        self.backwards = facts.backwards
+        self.recorded = facts.recorded
+        self.watch = facts.watch
+        self.fault = facts.fault
+        self.frame = facts.frame
+        self.ending = facts.ending
+        self.history = facts.history
+        self.update = facts.update
 
     @cached_property
     def outline(self) -> Any:
@@ -58,59 +62,14 @@ class SavedGraph(Queries):
         return self.records
 
     @property
-    def left_out(self) -> int:
-        """How many ops have no record, because the graph was too large to be drawn."""
-        return self.facts.left_out
-
-    @property
     def answers(self) -> dict[str, None]:
         """No answers: a graph that asks for gradients is not saved."""
         return {}
 
     @property
-    def backwards(self) -> int:
-        """As ``AutogradGraph.backwards``."""
-        return self.facts.backwards
-
-    @property
-    def recorded(self) -> int:
-        """As ``AutogradGraph.recorded``."""
-        return self.facts.recorded
-
-    @property
-    def watch(self) -> bool:
-        """As ``AutogradGraph.watch``."""
-        return self.facts.watch
-
-    @property
-    def fault(self) -> str | None:
-        """As ``AutogradGraph.fault``."""
-        return self.facts.fault
-
-    @property
-    def frame(self) -> Frame | None:
-        """As ``AutogradGraph.frame``."""
-        return self.facts.frame
-
-    @property
-    def ending(self) -> Ending | None:
-        """As ``AutogradGraph.ending``."""
-        return self.facts.ending
-
-    @property
-    def history(self) -> History:
-        """As ``AutogradGraph.history``."""
-        return self.facts.history
-
-    @property
     def losses(self) -> list[BackwardLoss]:
         """As ``AutogradGraph.losses``."""
         return list(self.facts.losses)
-
-    @property
-    def update(self) -> Update | None:
-        """As ``AutogradGraph.update``."""
-        return self.facts.update
 
     @property
     def since(self) -> dict[int, Since]:
@@ -184,31 +143,6 @@ class SavedGraph(Queries):
     def checkup(self) -> Checkup:
         """As ``AutogradGraph.checkup``: that of the time when the graph was saved."""
         return Checkup(self.facts.checks, self.facts.notes)
-
-    def save(
-        self,
-        path: str | PathLike[str],
-        *,
-        depth: int | None = None,
-        nodes: int | None = None,
-        direction: str = "auto",
-        what_if: bool = False,
-    ) -> None:
-        """Write the graph to a file, as ``AutogradGraph.save`` does.
-
-        Raises:
-            RerunError: ``what_if`` is True, but a graph in a file cannot be run again.
-            ValueError, ModuleNotFoundError, RuntimeError, OSError: as there.
-        """
-        registered_renderer().save(self, path, depth=depth, nodes=nodes, direction=direction, what_if=what_if)
-
-    def _ipython_display_(self) -> None:
-        """Draw the graph where it is the last expression of a notebook cell."""
-        registered_renderer().show(self)
-
-    def _mime_(self) -> tuple[str, str]:
-        """Draw the graph where it is the last expression of a cell of marimo."""
-        return registered_renderer().frame(self)
 
     def _take_out(self, ids: set[int], edges: set[tuple[int, int]]) -> NoReturn:  # noqa: ARG002
         raise TypeError(f"{self.file}: a graph in a file does not change; take records out before it is saved")

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from inspect import signature
 from math import sqrt
-from threading import RLock
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from nbgrad.core.engine.node import record_id
 from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.torch_origins import leaf_of
 from nbgrad.core.graph.rank_part import RankPart, norm_of, numbers_of, store_of
-from nbgrad.core.graph.torch_reduction import DOING, Reduced
+from nbgrad.core.graph.torch_reduction import DOING, HeldPatch, Reduced
 from nbgrad.core.recorder.patches import Patch
 
 _MODULE = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
@@ -136,40 +135,21 @@ def _reduced(sent: list[_Sent]) -> Reduced:
     return Reduced(store_of(sent[0].group), part, ids)
 
 
-class ReduceWatch:
-    """Has the gradients that FSDP reduces measured while backwards run."""
+class ReduceWatch(HeldPatch):
+    """Has the gradients that FSDP reduces measured by the reductions that hold it, while backwards run."""
 
-    def __init__(self) -> None:
-        self._lock = RLock()  # threads may run backwards at the same time
-        self._running: tuple[ShardedReduction, ...] = ()
-        self._patch: Patch | None = None
-
-    def begin(self, reduction: ShardedReduction) -> None:
-        """Measure what is reduced from now on, if the program has imported FSDP."""
+    def _patched(self) -> Patch | None:
         module = sys.modules.get(_MODULE)
-        if module is None:
-            return
-        with self._lock:
-            self._running = (*self._running, reduction)
-            if self._patch is None:
-                self._patch = Patch(module, "foreach_reduce", self._made)
-            self._patch.install()
-
-    def end(self, reduction: ShardedReduction) -> None:
-        """Measure no more for it."""
-        with self._lock:
-            self._running = tuple([one for one in self._running if one is not reduction])
-            if self._patch is not None and not self._running:
-                self._patch.put_back()
+        return None if module is None else Patch(module, "foreach_reduce", self._made)
 
     def _made(self, run: Callable[..., Any]) -> Any:
         """Our function for ``run``, which reduces the gradients of one module."""
         arguments = signature(run)
 
         def foreach_reduce(*args: Any, **kwargs: Any) -> Any:
-            if len(self._running) != 1:  # of two backwards at once, torch does not say whose gradients these are
+            if len(self._holders) != 1:  # of two backwards at once, torch does not say whose gradients these are
                 return run(*args, **kwargs)
-            return self._running[0].reduce(run, arguments.bind(*args, **kwargs).arguments)
+            return self._holders[0].reduce(run, arguments.bind(*args, **kwargs).arguments)
 
         return foreach_reduce
 

@@ -7,7 +7,7 @@ that. So it sees what this process sends, and no communication hook is needed: o
 from collections.abc import Callable
 from threading import RLock
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch._compile import _disable_dynamo
@@ -142,41 +142,50 @@ def _buckets(reducer: Any) -> list[tuple[int, list[Any]]]:
     return [(one.buffer().nbytes, list(one.parameters())) for one in buckets]
 
 
-class Expecting(Protocol):
-    """An observer that wants to know which modules will average their gradients."""
-
-    def expect(self, net: Any) -> None:
-        """``net``, a ``DistributedDataParallel`` of torch's, averages in one of the next backwards."""
-
-
-class ForwardWatch:
-    """Tells observers which modules of torch's will average: those whose forward has run, outside of ``no_sync()``."""
+class HeldPatch:
+    """A function of torch's that is replaced while something holds the place of ours. A subclass makes the patch."""
 
     def __init__(self) -> None:
-        self._lock = RLock()  # threads may open graphs at the same time
-        self._observers: tuple[Any, ...] = ()
-        self._patch = Patch(DistributedDataParallel, "_pre_forward", self._made)
+        self._lock = RLock()  # threads may begin and end at the same time
+        self._holders: tuple[Any, ...] = ()
+        self._patch: Patch | None = None
 
-    def begin(self, observer: Expecting) -> None:
-        """Tell ``observer``, while it is among those of the thread that runs the forward."""
-        with self._lock:
-            self._observers = (*self._observers, observer)
-            self._patch.install()
+    def _patched(self) -> Patch | None:
+        """The patch; None while the program has not imported what it replaces."""
+        raise NotImplementedError
 
-    def end(self, observer: Expecting) -> None:
-        """Tell it no more."""
+    def begin(self, holder: Any) -> None:
+        """Replace the function, until ``end``."""
         with self._lock:
-            self._observers = tuple([one for one in self._observers if one is not observer])
-            if not self._observers:
+            self._patch = self._patch or self._patched()
+            if self._patch is not None:
+                self._holders = (*self._holders, holder)
+                self._patch.install()
+
+    def end(self, holder: Any) -> None:
+        """Put torch's own back, unless something else holds the place."""
+        with self._lock:
+            self._holders = tuple([one for one in self._holders if one is not holder])
+            if self._patch is not None and not self._holders:
                 self._patch.put_back()
+
+
+class ForwardWatch(HeldPatch):
+    """Calls ``expect(net)`` of the observers that hold it, with each ``net`` of torch's that will average.
+
+    These are the modules whose forward has run in the thread of the observer, outside of ``no_sync()``.
+    """
+
+    def _patched(self) -> Patch:
+        return Patch(DistributedDataParallel, "_pre_forward", self._made)
 
     def _made(self, run: Callable[..., Any]) -> Any:
         """Our function for ``run``, with which torch's forward begins."""
 
         def _pre_forward(net: Any, *inputs: Any, **kwargs: Any) -> Any:
-            if self._observers and torch.is_grad_enabled() and net.require_backward_grad_sync:
+            if self._holders and torch.is_grad_enabled() and net.require_backward_grad_sync:
                 for one in current().observers:
-                    if one in self._observers:
+                    if one in self._holders:
                         expecting: Any = one
                         expecting.expect(net)
             return run(net, *inputs, **kwargs)

@@ -11,7 +11,7 @@ from functools import reduce
 from itertools import combinations
 from math import log10, prod
 from types import GeneratorType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -31,20 +31,28 @@ _DEEPEST = 30
 """How deep the lists of an answer may be nested."""
 
 
-class Deviation(NamedTuple):
-    """The way in which an answer is wrong.
-
-    Attributes:
-        kind: "type", "dtype", "shape", "not finite", "zero", "sign", "factor", "transposed", "shifted", "order",
-            "offset", "row", "element", "rounding" or "numbers".
-        text: the same in a sentence, without the right numbers.
-    """
-
+class _Deviation(NamedTuple):
     kind: str
     text: str
 
+
+class Deviation(_Deviation):
+    """The way in which an answer is wrong.
+
+    Args:
+        kind: "type", "dtype", "shape", "not finite", "zero", "sign", "factor", "transposed", "shifted", "order",
+            "offset", "row", "element", "rounding" or "numbers".
+        text: the same in a sentence, without the right numbers. It is translated.
+        values: what the braces in the text stand for, as for ``translate``.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, kind: str, text: str, /, **values: Any) -> Self:
+        return super().__new__(cls, kind, translate(text, **values))
+
     def __str__(self) -> str:
-        return translate(self.text)
+        return self.text
 
 
 class NoNumbers(TypeError):
@@ -155,7 +163,7 @@ def difference(
             if got.numel() == 1
             else "these are whole numbers: what comes after the point is lost, as by rounding, // or .long()"
         )
-        return Deviation("dtype", translate(text))
+        return Deviation("dtype", text)
     return _of_numbers(got, want, near)
 
 
@@ -172,14 +180,12 @@ def _of_types(got: torch.Tensor, want: torch.Tensor) -> Deviation | None:
             expected = "numbers are" if one is got else "True or False is"
             return Deviation(
                 "dtype",
-                translate(
-                    "it is of type {dtype_name}, where {expected} expected",
-                    dtype_name=dtype_name(got.dtype),
-                    expected=translate(expected),
-                ),
+                "it is of type {dtype_name}, where {expected} expected",
+                dtype_name=dtype_name(got.dtype),
+                expected=translate(expected),
             )
     if got.dtype.is_complex and not want.dtype.is_complex:
-        return Deviation("dtype", translate("it is complex, where real numbers are expected"))
+        return Deviation("dtype", "it is complex, where real numbers are expected")
     return None
 
 
@@ -212,27 +218,23 @@ def _of_lists(answer: Any, got: torch.Tensor, want: torch.Tensor, near: _Toleran
         if got.numel() == 1 and near(got.reshape(()), want)
         else "it is a {kind} of {count}, where one number is expected"
     )
-    return Deviation("shape", translate(text, kind=kind_of(answer), count=len(answer)))
+    return Deviation("shape", text, kind=kind_of(answer), count=len(answer))
 
 
 def _of_shapes(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation:
     shape, wanted = tuple(got.shape), tuple(want.shape)
     said = translate("it has shape {shape}, and {wanted} is expected", shape=shape, wanted=wanted)
     if got.ndim == want.ndim == 2 and near(got.mT, want):
-        return Deviation("transposed", translate("it is transposed: {said}", said=said))
+        return Deviation("transposed", "it is transposed: {said}", said=said)
     if prod(shape) == prod(wanted) and near(got.reshape(wanted), want):
-        return Deviation("shape", translate("the numbers are right, but {said}", said=said))
+        return Deviation("shape", "the numbers are right, but {said}", said=said)
     for found in (_one_row, _among, _summed, _missing):
         if text := found(got, want, near):
-            return Deviation(
-                "row" if found is _one_row else "shape", translate("{reason}: {said}", reason=text, said=said)
-            )
+            return Deviation("row" if found is _one_row else "shape", "{reason}: {said}", reason=text, said=said)
     if want.numel() and not got.numel():
-        return Deviation("shape", translate("nothing is left, as of a slice that ends at -0: {said}", said=said))
+        return Deviation("shape", "nothing is left, as of a slice that ends at -0: {said}", said=said)
     if got.numel() == 1 and want.numel() > 1:
-        return Deviation(
-            "shape", translate("it is one number, and one for each element is expected: {said}", said=said)
-        )
+        return Deviation("shape", "it is one number, and one for each element is expected: {said}", said=said)
     return Deviation("shape", said)
 
 
@@ -308,7 +310,9 @@ def _of_numbers(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Devi
         what = "NaN" if bool(torch.isnan(bad)) else "Inf"
         return Deviation(
             "not finite",
-            translate("{count} {what}, where a finite number is expected", count=_count(~finite), what=translate(what)),
+            "{count} {what}, where a finite number is expected",
+            count=_count(~finite),
+            what=translate(what),
         )
     for found in (_zero, _rounded, _sign_or_factor, _transposed, _moved, _in_part):
         if (told := found(got, want, near)) is not None:
@@ -332,15 +336,13 @@ def _zero(got: torch.Tensor, _: torch.Tensor, __: _Tolerance) -> Deviation | Non
     if got.any() or got.numel() == 0:
         return None
     alone = got.numel() == 1
-    return Deviation("zero", translate("it is 0, which is not right") if alone else translate("every element is 0"))
+    return Deviation("zero", "it is 0, which is not right" if alone else "every element is 0")
 
 
 def _sign_or_factor(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
     single = got.numel() == 1
     if near(-got, want):
-        return Deviation(
-            "sign", translate("the sign is wrong") if single else translate("the sign of every element is wrong")
-        )
+        return Deviation("sign", "the sign is wrong" if single else "the sign of every element is wrong")
     if not want.any():
         return None
     ratio = ((got * want.conj()).sum() / (want * want.conj()).sum()).real
@@ -389,7 +391,7 @@ def _range(size: float) -> str:
 def _transposed(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation | None:
     for one, other in combinations(range(got.ndim), 2):
         if got.shape[one] == got.shape[other] > 1 and near(got.transpose(one, other), want):
-            return Deviation("transposed", translate("it is transposed: rows and columns have changed places"))
+            return Deviation("transposed", "it is transposed: rows and columns have changed places")
     return None
 
 
@@ -402,7 +404,7 @@ def _moved(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviation
                 text = translate("every element is right, but one place off: an index begins one too early or too late")
                 return Deviation("shifted", text)
     if near(got.flatten().sort().values, want.flatten().sort().values):
-        return Deviation("order", translate("these are the right numbers in another order"))
+        return Deviation("order", "these are the right numbers in another order")
     gap = got - want
     if near(gap, gap.flatten()[0].expand_as(gap)):
         which = "large" if float(gap.flatten()[0]) > 0 else "small"
@@ -421,8 +423,7 @@ def _in_part(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviati
         return None
     if near(got.abs(), want.abs()):
         return Deviation(
-            "sign",
-            translate("the sign of {count} of {total} elements is wrong", count=int(wrong.sum()), total=wrong.numel()),
+            "sign", "the sign of {count} of {total} elements is wrong", count=int(wrong.sum()), total=wrong.numel()
         )
     if got.ndim > 1:
         for what, dim in (("row", 0), ("column", 1)):
@@ -430,20 +431,17 @@ def _in_part(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> Deviati
             if int(lines.sum()) == 1 and len(lines) > 1 and int(wrong.sum()) > 1:
                 return Deviation(
                     "row",
-                    translate(
-                        "{what} {count} is wrong, all others are right",
-                        what=translate(what),
-                        count=int(lines.nonzero()[0]),
-                    ),
+                    "{what} {count} is wrong, all others are right",
+                    what=translate(what),
+                    count=int(lines.nonzero()[0]),
                 )
             if int((~lines).sum()) == 1 and len(lines) > 2:
                 return Deviation(
-                    "row",
-                    translate("{what} {count} alone is right", what=translate(what), count=int((~lines).nonzero()[0])),
+                    "row", "{what} {count} alone is right", what=translate(what), count=int((~lines).nonzero()[0])
                 )
     if int(wrong.sum()) == 1:
         at = ", ".join(map(str, wrong.nonzero()[0].tolist()))
-        return Deviation("element", translate("the element at [{at}] is wrong, all others are right", at=at))
+        return Deviation("element", "the element at [{at}] is wrong, all others are right", at=at)
     return None
 
 
@@ -451,7 +449,7 @@ def _rounded(got: torch.Tensor, want: torch.Tensor, _: _Tolerance) -> Deviation 
     loose = torch.isclose(got, want.to(got.dtype), rtol=2e-2, atol=0.0)
     if not loose.all():
         return None
-    return Deviation("rounding", translate("it is nearly right: write more digits, or look for a small slip"))
+    return Deviation("rounding", "it is nearly right: write more digits, or look for a small slip")
 
 
 def _how_many(got: torch.Tensor, want: torch.Tensor, near: _Tolerance) -> str:

@@ -264,10 +264,8 @@ class _SectionTexts:
         functions = list(dict.fromkeys([place.function for place in where if place.function]))
         lines = sorted({place.line for place in where})
         if straight and len({place.file for place in where}) == 1:
-            span = (
-                translate("lines {lines:,}-{lines2:,}", lines=lines[0], lines2=lines[-1])
-                if len(lines) > 1
-                else translate("line {lines:,}", lines=lines[0])
+            span = translate(
+                "lines {lines:,}-{lines2:,}" if len(lines) > 1 else "line {lines:,}", lines=lines[0], lines2=lines[-1]
             )
         else:
             span = translate("ops {numbers:,}-{numbers2:,}", numbers=self._numbers[first], numbers2=self._numbers[last])

@@ -288,12 +288,10 @@ def _loss(case: Examination) -> Looked:
     if len(losses) < 2:
         if not backwards:
             return "", translate("no backward ran")
-        many = (
-            translate("one backward")
-            if backwards == 1
-            else translate(
-                "{losses} of {backwards:,} backwards known", losses=counted(len(losses), "loss"), backwards=backwards
-            )
+        many = translate(
+            "one backward" if backwards == 1 else "{losses} of {backwards:,} backwards known",
+            losses=counted(len(losses), "loss"),
+            backwards=backwards,
         )
         return "", translate("{many} only: progress needs at least {LONG}", many=many, LONG=progress._LONG)
     way = translate("fell" if losses[-1] < losses[0] else "rose" if losses[-1] > losses[0] else "went")
@@ -477,11 +475,7 @@ def _counts(names: Iterable[str]) -> str:
 def _range(numbers: Iterable[float | None]) -> str:
     known = [one for one in numbers if one is not None]
     low, high = min(known), max(known)
-    return (
-        translate("of {low}", low=number(low))
-        if low == high
-        else translate("from {low} to {high}", low=number(low), high=number(high))
-    )
+    return translate("of {low}" if low == high else "from {low} to {high}", low=number(low), high=number(high))
 
 
 CHECKS: tuple[CheckRow, ...] = (

@@ -111,10 +111,8 @@ def _last_step(case: Examination, record: Record) -> tuple[str, str] | None:
     if record.shape != (source.shape[time], source.shape[2]) or (first and source.shape[0] == source.shape[1]):
         return None  # it may be the last state, which looks like that
     module = type(source.scope.module()).__name__ if isinstance(source.scope, ModuleScope) else translate("the module")
-    remedy = (
-        translate("Write out[:, -1]")
-        if first
-        else translate("Make it {module}(..., batch_first=True), or write out[-1]", module=module)
+    remedy = translate(
+        "Write out[:, -1]" if first else "Make it {module}(..., batch_first=True), or write out[-1]", module=module
     )
     return (
         translate(

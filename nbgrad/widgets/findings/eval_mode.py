@@ -78,11 +78,7 @@ def partly(case: Examination) -> Iterator[Finding]:
         untrained = norms and all(not one.running_mean.any() and bool((one.running_var == 1).all()) for one in norms)
         if part in norms or not (untrained or (drops and not norms)):
             continue
-        does = (
-            translate("its normalizations have never measured a batch")
-            if untrained
-            else translate("its dropout drops nothing")
-        )
+        does = translate("its normalizations have never measured a batch" if untrained else "its dropout drops nothing")
         name = type(part).__name__
         within = "" if record.scope is None else f" ({' > '.join(record.scope.path())})"
         text = translate(

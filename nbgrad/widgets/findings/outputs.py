@@ -179,10 +179,8 @@ def _out_of_reach(case: Examination, one: Compared, giver: Record, low: float, h
     if not any(beyond):
         return
     all_of = translate("from {low} to {high}", low=number(value.low), high=number(value.high))
-    within = (
-        translate("never below {low}", low=number(low))
-        if high == inf
-        else translate("between {low} and {high}", low=number(low), high=number(high))
+    within = translate(
+        "never below {low}" if high == inf else "between {low} and {high}", low=number(low), high=number(high)
     )
     text = translate(
         "the last activation, {run}, makes numbers {within}, but the targets {target} go {all_of}: "

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nbgrad.widgets.description.schema import Box, Layout
 from nbgrad.widgets.description.stage import LETTERS, READ, STAGE, Stage
 from nbgrad.widgets.layout.curves import Run
-from nbgrad.widgets.layout.parts import PictureParts
+from nbgrad.widgets.layout.parts import PictureParts, overlap
 
 _MOST = 12  # columns
 _PLACES = 64  # the most places for cuts that are compared
@@ -148,7 +148,7 @@ class _Cutter:
         for frame in frames:
             outer = found["scopes"][frame]
             for id, box in found["nodes"].items():
-                if self.tree.around(frame, self.scope_of[id]) != _overlap(box, outer):
+                if self.tree.around(frame, self.scope_of[id]) != overlap(box, outer):
                     return False
         return True
 
@@ -384,15 +384,6 @@ class _Columns:
             )
             way[2:4] = [[near, foot], [near, over], [aside, over], [aside, head]]
         return [*start, *_rounded(way)[1:], *end[1:]]
-
-
-def _overlap(one: Box, other: Box) -> bool:
-    return (
-        one["x"] < other["x"] + other["width"]
-        and other["x"] < one["x"] + one["width"]
-        and one["y"] < other["y"] + other["height"]
-        and other["y"] < one["y"] + one["height"]
-    )
 
 
 def _upright(run: Run) -> Run:

@@ -15,7 +15,7 @@ from nbgrad.widgets.description.short_names import without_class
 from nbgrad.widgets.description.stage import Stage
 from nbgrad.widgets.description.text_metrics import WIDER, clip_middle, text_width
 from nbgrad.widgets.layout.curves import Run
-from nbgrad.widgets.layout.parts import Direction, PictureParts
+from nbgrad.widgets.layout.parts import Direction, PictureParts, overlap
 
 _LONG = 0.6
 """A line is too long if it is longer than this part of the shorter side of its stage."""
@@ -162,7 +162,7 @@ class _Signs:
         for rank, spot in enumerate(self._spots(end)):
             for named in (True, False):
                 box = spot.taken(self._width(end, edges, ["a"] * len({edge["source"] for edge in edges}), named=named))
-                if self._inside(box) and not any(_overlap(box, other) for other in self._taken):
+                if self._inside(box) and not any(overlap(box, other, _ROOM) for other in self._taken):
                     price = rank + _CROSSED * self._crossed(box)
                     price += _BORDER * sum(_cuts(box, frame) for frame in self._layout["scopes"].values())
                     yield price + _NAMELESS * (not named), spot, named
@@ -252,15 +252,6 @@ def _sampled(run: Run) -> Iterator[tuple[float, float]]:
             yield p * a[0] + q * b[0] + r * c[0] + s * d[0], p * a[1] + q * b[1] + r * c[1] + s * d[1]
 
 
-def _overlap(one: Box, other: Box) -> bool:
-    return (
-        one["x"] < other["x"] + other["width"] + _ROOM
-        and other["x"] < one["x"] + one["width"] + _ROOM
-        and one["y"] < other["y"] + other["height"] + _ROOM
-        and other["y"] < one["y"] + one["height"] + _ROOM
-    )
-
-
 def _holds(box: Box, point: tuple[float, float]) -> bool:
     return box["x"] < point[0] < box["x"] + box["width"] and box["y"] < point[1] < box["y"] + box["height"]
 
@@ -274,4 +265,4 @@ def _cuts(box: Box, frame: Box) -> bool:
         and right < frame["x"] + frame["width"]
         and low < frame["y"] + frame["height"]
     )
-    return _overlap(box, frame) and not inside
+    return overlap(box, frame, _ROOM) and not inside

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Self, get_args
 
 from nbgrad.widgets.description.outline import Outline
-from nbgrad.widgets.description.schema import Description, Edge, Form
+from nbgrad.widgets.description.schema import Box, Description, Edge, Form
 from nbgrad.widgets.description.text_metrics import NABLA, WIDER, gradient_width, text_width
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.layout.card import BEHIND, INSET, MARK_HEIGHT, PAD_X, Measured, measured
@@ -267,3 +267,13 @@ def mark_text(edge: Edge, form: Form = "card") -> str:
     assert edge["reduction"] is not None
     text = edge["reduction"]["text"] if form == "card" else edge["reduction"]["text"].partition(" -> ")[2]
     return f"{'⚠ ' if edge['reduction']['warning'] else ''}Σ {text}"
+
+
+def overlap(one: Box, other: Box, room: float = 0.0) -> bool:
+    """Whether two boxes have a point in common, or are less than ``room`` apart."""
+    return (
+        one["x"] < other["x"] + other["width"] + room
+        and other["x"] < one["x"] + one["width"] + room
+        and one["y"] < other["y"] + other["height"] + room
+        and other["y"] < one["y"] + one["height"] + room
+    )

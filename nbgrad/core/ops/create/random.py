@@ -74,7 +74,6 @@ def _without_spread(make: Make):
     formula=r"y \sim \mathcal{N}(\mu, \sigma^2)",
     symbols={"mean": r"\mu", "std": r"\sigma"},
     broadcasts=True,
-    method=False,
     samples=_without_spread,
     random=True,
     unvaried={"generator": "it only says where the random numbers come from, and each call moves it on"},

@@ -39,7 +39,6 @@ def add(a, b, *, alpha=1):
 
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.add(a, b, alpha=alpha)
 
 
 @add.rule("a", r"\bar{y}", kernel=identity)
@@ -63,7 +62,6 @@ def sub(a, b, *, alpha=1):
 
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.sub(a, b, alpha=alpha)
 
 
 @sub.rule("a", r"\bar{y}", kernel=identity)
@@ -122,7 +120,6 @@ def mul(a, b):
 
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.mul(a, b)
 
 
 @mul.rule("a", r"\bar{y} \odot b", kernel=operator.mul)
@@ -163,7 +160,6 @@ def div(a, b, *, rounding_mode=None):
 
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not, or for another mode.
     """
-    return torch.div(a, b, rounding_mode=rounding_mode)
 
 
 @div.rule("a", r"\frac{\bar{y}}{b}")
@@ -193,7 +189,6 @@ def floor_divide(input, other):
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not, or for an integer by 0.
     """
-    return torch.floor_divide(input, other)
 
 
 def _remainders(make: Make):
@@ -219,7 +214,6 @@ def remainder(input, other):
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.remainder(input, other)
 
 
 @remainder.rule("input", r"\bar{y}", kernel=identity)
@@ -247,7 +241,6 @@ def fmod(input, other):
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.fmod(input, other)
 
 
 @fmod.rule("input", r"\bar{y}", kernel=identity)
@@ -274,7 +267,6 @@ def neg(x):
 
     Shapes: output as x.
     """
-    return torch.neg(x)
 
 
 @neg.rule("x", r"-\bar{y}", kernel=operator.neg)
@@ -284,7 +276,7 @@ def _(g):
 
 def _sizes(make: Make):
     yield from at(-1.0, -0.0, 0.0, 1.0)(make)
-    yield Sample.of(torch.complex(make(2, 3), make(2, 3)))
+    yield Sample.of(make.complex(2, 3))
 
 
 @op(formula=r"|x|", kernel=torch.abs, operator="abs", inplace=True, holomorphic=False, samples=_sizes, traits=_SIZE)
@@ -296,7 +288,6 @@ def abs(input):
 
     Shapes: output as input.
     """
-    return torch.abs(input)
 
 
 @abs.rule("input", r"\bar{y} \odot \operatorname{sign}(x)")
@@ -312,7 +303,6 @@ def reciprocal(input):
 
     Shapes: output as input.
     """
-    return torch.reciprocal(input)
 
 
 @reciprocal.rule("input", r"-\bar{y} \odot y^2")
@@ -361,7 +351,6 @@ def lerp(input, end, weight):
 
     Shapes: input, end and weight (or a number) broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.lerp(input, end, weight)
 
 
 @lerp.rule("input", r"\bar{y} \odot (1 - w)")
@@ -401,7 +390,6 @@ def addcmul(input, tensor1, tensor2, *, value=1):
 
     Shapes: input, tensor1 and tensor2 broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.addcmul(input, tensor1, tensor2, value=value)
 
 
 @addcmul.rule("input", r"\bar{y}", kernel=identity)
@@ -435,7 +423,6 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
 
     Shapes: input, tensor1 and tensor2 broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.addcdiv(input, tensor1, tensor2, value=value)
 
 
 @addcdiv.rule("input", r"\bar{y}", kernel=identity)

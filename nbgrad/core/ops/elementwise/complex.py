@@ -16,14 +16,10 @@ from nbgrad.core.ops.elementwise.select import where
 from nbgrad.core.ops.index.assign import copy
 
 
-def _complex(make: Make, *shape):
-    return torch.complex(make(*shape), make(*shape))
-
-
 def complex_unary(make: Make):
     """Every shape, real and complex."""
     for sample in unary(make):
-        yield Sample.of(_complex(make, *sample.args[0].shape))
+        yield Sample.of(make.complex(*sample.args[0].shape))
 
 
 def _either(make: Make):
@@ -37,7 +33,6 @@ def conj(input):
 
     Shapes: output as input.
     """
-    return torch.conj(input)
 
 
 @conj.rule("input", r"\overline{\bar{y}}")
@@ -51,7 +46,6 @@ def conj_physical(input):
 
     Shapes: output as input.
     """
-    return torch.conj_physical(input)
 
 
 @conj_physical.rule("input", r"\overline{\bar{y}}")
@@ -65,7 +59,6 @@ def resolve_conj(input):
 
     Shapes: output as input.
     """
-    return torch.resolve_conj(input)
 
 
 @resolve_conj.rule("input", r"\bar{y}", kernel=identity)
@@ -81,7 +74,6 @@ def resolve_neg(input):
 
     Shapes: output as input.
     """
-    return torch.resolve_neg(input)
 
 
 @resolve_neg.rule("input", r"\bar{y}", kernel=identity)
@@ -95,7 +87,6 @@ def real(input):
 
     Shapes: output as input, of the real element type.
     """
-    return torch.real(input)
 
 
 @real.rule("input", r"\bar{y}", kernel=identity)
@@ -111,7 +102,6 @@ def imag(input):
 
     Shapes: output as input, of the real element type. Raises RuntimeError on a real tensor.
     """
-    return torch.imag(input)
 
 
 @imag.rule("input", r"i \bar{y}")
@@ -138,7 +128,6 @@ def complex(real, imag):
 
     Shapes: both broadcast to the output. Raises RuntimeError where the parts have different or no real element types.
     """
-    return torch.complex(real, imag)
 
 
 @complex.rule("real", r"\operatorname{Re} \bar{y}")
@@ -164,7 +153,6 @@ def polar(abs, angle):
 
     Shapes: both broadcast to the output. Raises RuntimeError where the two have different or no real element types.
     """
-    return torch.polar(abs, angle)
 
 
 @polar.rule("abs", r"\operatorname{Re}(\bar{y}\, e^{-i \varphi})")
@@ -195,7 +183,6 @@ def view_as_complex(input):
 
     Shapes: (..., 2) gives (...). Raises RuntimeError where the last dimension is not 2.
     """
-    return torch.view_as_complex(input)
 
 
 @view_as_complex.rule("input", r"(\operatorname{Re} \bar{y}, \operatorname{Im} \bar{y})")
@@ -216,7 +203,6 @@ def view_as_real(input):
 
     Shapes: (...) gives (..., 2). Raises RuntimeError on a real tensor.
     """
-    return torch.view_as_real(input)
 
 
 @view_as_real.rule("input", r"\bar{y}_{..., 0} + i \bar{y}_{..., 1}")
@@ -230,7 +216,6 @@ def angle(input):
 
     Shapes: output as input, of the real element type.
     """
-    return torch.angle(input)
 
 
 @angle.rule("input", r"\bar{y} \frac{i z}{|z|^2}")

@@ -27,7 +27,6 @@ def floor(input):
 
     Shapes: output as input.
     """
-    return torch.floor(input)
 
 
 @op(formula=r"\lceil x \rceil", kernel=torch.ceil, inplace=True, samples=_steps, traits=Traits(jumps=True))
@@ -38,7 +37,6 @@ def ceil(input):
 
     Shapes: output as input.
     """
-    return torch.ceil(input)
 
 
 @op(formula=r"\operatorname{trunc}(x)", kernel=torch.trunc, inplace=True, samples=_steps, traits=Traits(jumps=True))
@@ -49,7 +47,6 @@ def trunc(input):
 
     Shapes: output as input.
     """
-    return torch.trunc(input)
 
 
 def _roundings(make: Make):
@@ -83,12 +80,11 @@ def sign(input):
 
     Shapes: output as input.
     """
-    return torch.sign(input)
 
 
 def _directions(make: Make):
     yield from at(-1.0, -0.0, 0.0, 1.0)(make)
-    yield Sample.of(torch.complex(make(2, 3), make(2, 3)))
+    yield Sample.of(make.complex(2, 3))
     yield Sample.of(torch.tensor([0.0, 1.0, -2.0j]).to(torch.complex128))
 
 
@@ -107,7 +103,6 @@ def sgn(input):
 
     Shapes: output as input.
     """
-    return torch.sgn(input)
 
 
 @sgn.rule("input", r"0 \text{; for complex numbers the part of } \frac{\bar{y}}{|x|} \text{ perpendicular to } x")
@@ -136,7 +131,6 @@ def frac(input):
 
     Shapes: output as input.
     """
-    return torch.frac(input)
 
 
 @frac.rule("input", r"\bar{y}", kernel=identity)
@@ -158,7 +152,6 @@ def copysign(input, other):
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.copysign(input, other)
 
 
 @copysign.rule("input", r"\bar{y} \odot \frac{b}{a} \text{, } 0 \text{ at } a = 0")
@@ -192,7 +185,6 @@ def heaviside(input, values):
 
     Shapes: input and values broadcast to the output. Raises RuntimeError where they do not, or for different dtypes.
     """
-    return torch.heaviside(input, values)
 
 
 def _unusual(make: Make):
@@ -210,7 +202,6 @@ def nan_to_num(input, *, nan=None, posinf=None, neginf=None):
 
     Shapes: output as input.
     """
-    return torch.nan_to_num(input, nan, posinf, neginf)
 
 
 @nan_to_num.rule("input", r"\bar{y} \text{ where } x \text{ is finite, else } 0")

@@ -37,7 +37,6 @@ def where(condition, a, b):
 
     Shapes: condition, a and b broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.where(condition, a, b)
 
 
 @where.rule("a", r"\bar{y} \text{ where } c \text{, else } 0")
@@ -111,7 +110,6 @@ def maximum(a, b):
 
     Shapes: a and b broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.maximum(a, b)
 
 
 @maximum.rule("a", r"\bar{y} \text{ where } a > b \text{, half at a tie, else } 0")
@@ -133,7 +131,6 @@ def minimum(input, other):
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.minimum(input, other)
 
 
 @minimum.rule("input", r"\bar{y} \text{ where } a < b \text{, half at a tie, else } 0")
@@ -155,7 +152,6 @@ def fmax(input, other):
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.fmax(input, other)
 
 
 @fmax.rule("input", r"\bar{y} \text{ where } a > b \text{ or } b \text{ is NaN, at a tie as in torch, else } 0")
@@ -177,7 +173,6 @@ def fmin(input, other):
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.fmin(input, other)
 
 
 @fmin.rule("input", r"\bar{y} \text{ where } a < b \text{ or } b \text{ is NaN, at a tie as in torch, else } 0")
@@ -214,7 +209,6 @@ def clamp(input, min=None, max=None):
     Shapes: input, min and max broadcast to the output. Raises RuntimeError without bounds, TypeError for a number and
     a tensor.
     """
-    return torch.clamp(input, min, max)
 
 
 def _of_raised(g, input, min):
@@ -289,7 +283,6 @@ def clamp_min(input, min):
 
     Shapes: input and min broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.clamp_min(input, min)
 
 
 @clamp_min.rule("input", r"\bar{y} \text{ where } x > l \text{, at a tie as in torch, else } 0")
@@ -311,7 +304,6 @@ def clamp_max(input, max):
 
     Shapes: input and max broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.clamp_max(input, max)
 
 
 @clamp_max.rule("input", r"\bar{y} \text{ where } x < h \text{, at a tie as in torch, else } 0")
@@ -348,7 +340,6 @@ def masked_fill(input, mask, value):
     Shapes: input and mask broadcast to the output. Raises RuntimeError where they do not, or for a value with
     dimensions.
     """
-    return torch.masked_fill(input, mask, value)
 
 
 @masked_fill.rule("input", r"0 \text{ where } m \text{, else } \bar{y}")

@@ -23,7 +23,6 @@ def sin(input):
 
     Shapes: output as input.
     """
-    return torch.sin(input)
 
 
 @sin.rule("input", r"\bar{y} \odot \cos x")
@@ -40,7 +39,6 @@ def cos(input):
 
     Shapes: output as input.
     """
-    return torch.cos(input)
 
 
 @cos.rule("input", r"-\bar{y} \odot \sin x")
@@ -56,7 +54,6 @@ def tan(input):
 
     Shapes: output as input.
     """
-    return torch.tan(input)
 
 
 @tan.rule("input", r"\bar{y} \odot (1 + y^2)")
@@ -72,7 +69,6 @@ def asin(input):
 
     Shapes: output as input.
     """
-    return torch.asin(input)
 
 
 @asin.rule("input", r"\frac{\bar{y}}{\sqrt{1 - x^2}}")
@@ -89,7 +85,6 @@ def acos(input):
 
     Shapes: output as input.
     """
-    return torch.acos(input)
 
 
 @acos.rule("input", r"-\frac{\bar{y}}{\sqrt{1 - x^2}}")
@@ -109,7 +104,6 @@ def atan(input):
 
     Shapes: output as input.
     """
-    return torch.atan(input)
 
 
 @atan.rule("input", r"\frac{\bar{y}}{1 + x^2}")
@@ -131,7 +125,6 @@ def atan2(input, other):
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.atan2(input, other)
 
 
 @atan2.joint_rule(
@@ -152,7 +145,6 @@ def hypot(input, other):
 
     Shapes: input and other broadcast to the output. Raises RuntimeError where they do not.
     """
-    return torch.hypot(input, other)
 
 
 @hypot.rule("input", r"\bar{y} \odot \frac{a}{y}")
@@ -173,7 +165,6 @@ def sinh(input):
 
     Shapes: output as input.
     """
-    return torch.sinh(input)
 
 
 @sinh.rule("input", r"\bar{y} \odot \cosh x")
@@ -189,7 +180,6 @@ def cosh(input):
 
     Shapes: output as input.
     """
-    return torch.cosh(input)
 
 
 @cosh.rule("input", r"\bar{y} \odot \sinh x")
@@ -205,7 +195,6 @@ def asinh(input):
 
     Shapes: output as input.
     """
-    return torch.asinh(input)
 
 
 @asinh.rule("input", r"\frac{\bar{y}}{\sqrt{x^2 + 1}}")
@@ -221,7 +210,6 @@ def acosh(input):
 
     Shapes: output as input.
     """
-    return torch.acosh(input)
 
 
 @acosh.rule("input", r"\frac{\bar{y}}{\sqrt{x^2 - 1}}")
@@ -248,7 +236,6 @@ def atanh(input):
 
     Shapes: output as input.
     """
-    return torch.atanh(input)
 
 
 @atanh.rule("input", r"\frac{\bar{y}}{1 - x^2}")
@@ -269,7 +256,6 @@ def sinc(input):
 
     Shapes: output as input.
     """
-    return torch.sinc(input)
 
 
 @sinc.rule("input", r"\bar{y} \odot \frac{\pi x \cos \pi x - \sin \pi x}{\pi x^2} \text{, } 0 \text{ at } 0")
@@ -287,7 +273,6 @@ def deg2rad(input):
 
     Shapes: output as input.
     """
-    return torch.deg2rad(input)
 
 
 @deg2rad.rule("input", r"\frac{\pi}{180} \bar{y}")
@@ -303,7 +288,6 @@ def rad2deg(input):
 
     Shapes: output as input.
     """
-    return torch.rad2deg(input)
 
 
 @rad2deg.rule("input", r"\frac{180}{\pi} \bar{y}")

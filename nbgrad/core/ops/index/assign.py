@@ -31,7 +31,6 @@ def fill(input, value):
 
     Shapes: value is a number or a tensor without dimensions, output as input. Raises RuntimeError for another value.
     """
-    return torch.fill(input, value)
 
 
 @fill.rule("input", r"0")
@@ -122,7 +121,6 @@ def _assigned(x, value, index):
     method=False,
     inplace=_assign,
     samples=_assignments,
-    reference=_assigned,
 )
 def setitem(x, value, *, index):
     """The tensor with the elements at ``index`` replaced; ``x[index] = value`` does it in place.
@@ -173,8 +171,8 @@ def _views(make: Make):
             yield sample(make(*shape).transpose(0, -1), swap, part, ("view", {"size": (-1,)}))
     strided = {"size": (2, 2), "stride": (2, 1), "storage_offset": 1, "geometry": ((2, 3), (1, 2), 0)}
     yield sample(make(3, 2).T, ("as_strided", strided))
-    yield sample(torch.complex(make(2, 3), make(2, 3)), row, ("conj", {}), ("imag", {}))
-    yield sample(torch.complex(make(2, 3), make(2, 3)), ("view_as_real", {}), ("select", {"dim": 2, "index": 1}))
+    yield sample(make.complex(2, 3), row, ("conj", {}), ("imag", {}))
+    yield sample(make.complex(2, 3), ("view_as_real", {}), ("select", {"dim": 2, "index": 1}))
     yield sample(make(2, 3, 2).transpose(0, 1), ("getitem", {"index": 1}), ("view_as_complex", {}), ("real", {}))
 
 
@@ -188,7 +186,6 @@ def _written(base, view, path):
 @op(
     formula=r"v \text{ in its places, } x \text{ elsewhere}",
     symbols={"base": "x", "view": "v"},
-    method=False,
     holomorphic=False,
     samples=_views,
     reference=_written,
@@ -222,7 +219,6 @@ def _gathers(make: Make):
 
 @op(
     formula=r"x \text{ in the view's places}",
-    method=False,
     holomorphic=False,
     samples=_gathers,
     reference=lambda x, path: path.follow(x),
@@ -316,7 +312,6 @@ def masked_scatter(input, mask, source):
     Shapes: input and mask broadcast to the output. Raises RuntimeError where source has fewer elements than the mask
     has True places.
     """
-    return torch.masked_scatter(input, mask, source)
 
 
 @masked_scatter.rule("input", r"0 \text{ where } m \text{, else } \bar{y}")
@@ -501,7 +496,6 @@ def slice_scatter(input, src, *, dim=0, start=None, end=None, step=1):
 
     Shapes: src as that slice, output as input. Raises RuntimeError where it is not.
     """
-    return torch.slice_scatter(input, src, dim, start, end, step)
 
 
 @slice_scatter.rule("input", r"0 \text{ at } a:b \text{, } \bar{y} \text{ elsewhere}")
@@ -535,7 +529,6 @@ def diagonal_scatter(input, src, *, offset=0, dim1=0, dim2=1):
 
     Shapes: src as that diagonal, output as input. Raises RuntimeError where it is not.
     """
-    return torch.diagonal_scatter(input, src, offset, dim1, dim2)
 
 
 @diagonal_scatter.rule("input", r"0 \text{ on the diagonal, } \bar{y} \text{ elsewhere}")

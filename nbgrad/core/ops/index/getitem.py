@@ -53,14 +53,7 @@ def picks(make: Make):
     yield Sample.of(make(2, 0, 3), index=(1,))
 
 
-@op(
-    formula=r"x[i]",
-    method=False,
-    view=True,
-    samples=picks,
-    reference=lambda x, index: x[index],
-    traits=Traits(moves=True),
-)
+@op(formula=r"x[i]", view=True, samples=picks, traits=Traits(moves=True))
 def getitem(x, *, index):
     """The elements at ``index``: numbers, slices, None, Ellipsis, masks, integer tensors, and mixtures of them.
 
@@ -82,11 +75,7 @@ def _unpicks(make: Make):
         yield Sample.of(make(*x[index].shape), index=index, shape=tuple(x.shape))
 
 
-@op(
-    formula=r"g \text{ added at } i \text{ in zeros}",
-    samples=_unpicks,
-    reference=lambda g, index, shape: _add_at(g, index, shape),  # noqa: PLW0108  # defined below
-)
+@op(formula=r"g \text{ added at } i \text{ in zeros}", samples=_unpicks)
 def getitem_backward(g, *, index, shape):
     """Zeros of ``shape`` with g added at ``index``, repeated places included.
 
@@ -355,7 +344,6 @@ def take(input, index):
 
     Shapes: output as index. Raises IndexError where an index is out of range.
     """
-    return torch.take(input, index)
 
 
 @take.rule("input", r"\bar{y} \text{ added at } i \text{, } 0 \text{ elsewhere}")

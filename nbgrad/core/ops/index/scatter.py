@@ -259,7 +259,6 @@ def _sum_in_a_mask(g, index, dim):
 @op(
     formula=r"\sum g[\ldots, i, \ldots] \text{, each } i \text{ once}",
     no_gradient=("index",),
-    method=False,
     samples=_fillings_backwards,
     reference=_sum_in_a_mask,
 )

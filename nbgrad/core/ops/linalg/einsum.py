@@ -45,7 +45,6 @@ def _sums(make: Make):
     formula=r"\sum \prod_n x_n",
     symbols={"operands": r"\prod_n x_n"},
     samples=_sums,
-    method=False,
     name="einsum",
     traits=Traits(multiplies=True),
     reference=lambda *operands, equation: torch.einsum(equation, *operands),

@@ -121,7 +121,6 @@ def bmm(input, mat2):
 
     Shapes: (b, n, k) and (b, k, m) give (b, n, m). Raises RuntimeError for anything but batches that fit.
     """
-    return torch.bmm(input, mat2)
 
 
 @bmm.rule("input", r"\bar{y}_i\,B_i^{\top}")
@@ -145,7 +144,6 @@ def mv(input, vec):
 
     Shapes: (n, k) and (k,) give (n,). Raises RuntimeError for anything else.
     """
-    return torch.mv(input, vec)
 
 
 @mv.rule("input", r"\bar{y}\,v^{\top}")
@@ -168,7 +166,6 @@ def dot(input, tensor):
 
     Shapes: both (n,), output a single number. Raises RuntimeError for anything else.
     """
-    return torch.dot(input, tensor)
 
 
 @dot.rule("input", r"\bar{y}\,b", kernel=operator.mul)
@@ -184,7 +181,7 @@ def _(g, input):
 def _vectors_of_either_kind(make: Make):
     yield from _two_vectors(make)
     for n in (3, 0):
-        yield Sample.of(*[torch.complex(make(n), make(n)) for _ in range(2)])
+        yield Sample.of(*[make.complex(n) for _ in range(2)])
 
 
 @op(
@@ -199,7 +196,6 @@ def vdot(input, other):
 
     Shapes: both (n,), output a single number. Raises RuntimeError for anything else.
     """
-    return torch.vdot(input, other)
 
 
 @vdot.rule("input", r"\overline{\bar{y}}\,b")
@@ -480,7 +476,6 @@ def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
 
     Shapes: (b, n, k) and (b, k, m), input broadcasts to (b, n, m). Raises RuntimeError where they do not fit.
     """
-    return torch.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha)
 
 
 @baddbmm.rule("input", r"\beta \bar{y}")
@@ -519,7 +514,6 @@ def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
 
     Shapes: (b, n, k) and (b, k, m), input broadcasts to (n, m). Raises RuntimeError where they do not fit.
     """
-    return torch.addbmm(input, batch1, batch2, beta=beta, alpha=alpha)
 
 
 @addbmm.rule("input", r"\beta \bar{y}")
@@ -558,7 +552,6 @@ def addmv(input, mat, vec, *, beta=1, alpha=1):
 
     Shapes: (n, k) and (k,), input broadcasts to (n,). Raises RuntimeError where they do not fit.
     """
-    return torch.addmv(input, mat, vec, beta=beta, alpha=alpha)
 
 
 @addmv.rule("input", r"\beta \bar{y}")
@@ -599,7 +592,6 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1):
 
     Shapes: (n,) and (m,), input broadcasts to (n, m). Raises RuntimeError where they do not fit.
     """
-    return torch.addr(input, vec1, vec2, beta=beta, alpha=alpha)
 
 
 @addr.rule("input", r"\beta \bar{y}")
@@ -637,7 +629,6 @@ def bilinear(input1, input2, weight, bias=None):
     Shapes: (..., n), (..., m), weight (out, n, m), bias (out,) give (..., out). Raises RuntimeError where they do not
     fit.
     """
-    return torch.nn.functional.bilinear(input1, input2, weight, bias)
 
 
 @bilinear.rule("input1", r"\sum_k \bar{y}_k W_k\,x_2")

@@ -42,7 +42,6 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     Shapes: input and target alike, between 0 and 1; weight broadcasts to them. Output (), or as input with
     ``reduction="none"``. Raises ValueError where input and target differ in shape.
     """
-    return _nn.binary_cross_entropy(input, target, weight, reduction=reduction)
 
 
 @binary_cross_entropy.rule("input", r"\bar{y} \, \frac{w}{n} \odot \frac{x - t}{x (1 - x)}")
@@ -71,7 +70,6 @@ def _answers_and_gradients(make: Make):
     domain=_SHARES,
     no_gradient=("weight",),
     samples=_answers_and_gradients,
-    reference=_binary_gradient,
 )
 def binary_cross_entropy_backward(g, input, target, weight, *, reduction):
     """The gradient of binary_cross_entropy for its input.
@@ -172,7 +170,6 @@ def soft_margin_loss(input, target, *, reduction="mean"):
 
     Shapes: input and target alike; output (), or as input with ``reduction="none"``.
     """
-    return _nn.soft_margin_loss(input, target, reduction=reduction)
 
 
 @soft_margin_loss.rule("input", r"-\bar{y} \, \frac{1}{n} t \odot \sigma(-t \odot x)")
@@ -180,12 +177,7 @@ def _(g, input, target, reduction):
     return soft_margin_loss_backward(g, input, target, reduction=reduction)
 
 
-@op(
-    formula=r"-g \, \frac{1}{n} t \odot \sigma(-t \odot x)",
-    no_gradient=("target",),
-    samples=with_gradients(_signs),
-    reference=lambda g, x, target, reduction: aten.soft_margin_loss_backward(g, x, target, code(reduction)),
-)
+@op(formula=r"-g \, \frac{1}{n} t \odot \sigma(-t \odot x)", no_gradient=("target",), samples=with_gradients(_signs))
 def soft_margin_loss_backward(g, input, target, *, reduction):
     """The gradient of soft_margin_loss for its input.
 

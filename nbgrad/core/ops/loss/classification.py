@@ -117,7 +117,6 @@ def _nll_gradient(g, input, target, weight, total_weight, ignore_index, reductio
     no_gradient=("target", "weight", "total_weight"),
     flat=("input",),
     samples=_kept(_nll, _class_numbers),
-    reference=_nll_gradient,
 )
 def nll_loss_backward(g, input, target, weight, total_weight, *, ignore_index, reduction):
     """The gradient of nll_loss; it does not depend on the values of the input.

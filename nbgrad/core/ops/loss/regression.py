@@ -161,13 +161,9 @@ def _complex_errors(make: Make):
     """Errors of real numbers, of complex numbers, and of complex and real numbers together."""
     yield from errors(make)
     for reduction in REDUCTIONS:
-        yield Sample.of(_complex(make, 2, 3), _complex(make, 2, 3), reduction=reduction)
-    yield Sample.of(_complex(make, 2, 3), make(2, 3))
-    yield Sample.of(make(3), _complex(make, 3), reduction="none")
-
-
-def _complex(make, *shape):
-    return torch.complex(make(*shape), make(*shape))
+        yield Sample.of(make.complex(2, 3), make.complex(2, 3), reduction=reduction)
+    yield Sample.of(make.complex(2, 3), make(2, 3))
+    yield Sample.of(make(3), make.complex(3), reduction="none")
 
 
 @op(
@@ -216,7 +212,6 @@ def _l1_gradient(g, difference, reduction):
     symbols={"difference": "d"},
     holomorphic=False,
     samples=_differences,
-    reference=_l1_gradient,
 )
 def l1_loss_backward(g, difference, *, reduction):
     """The gradient of l1_loss for its input; with -g in place of g, the gradient for its target.

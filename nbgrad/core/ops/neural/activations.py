@@ -31,7 +31,6 @@ def tanh(input):
 
     Shapes: output as input.
     """
-    return torch.tanh(input)
 
 
 @tanh.rule("input", r"\bar{y} \odot (1 - y^2)")
@@ -39,9 +38,7 @@ def _(g, out):
     return tanh_backward(g, out)
 
 
-@op(
-    formula=r"g \odot (1 - y^2)", symbols={"out": "z"}, holomorphic=False, samples=alike(), reference=aten.tanh_backward
-)
+@op(formula=r"g \odot (1 - y^2)", symbols={"out": "z"}, holomorphic=False, samples=alike())
 def tanh_backward(g, y):
     """The gradient of tanh, from its output y.
 
@@ -76,7 +73,6 @@ def sigmoid(input):
 
     Shapes: output as input.
     """
-    return torch.sigmoid(input)
 
 
 @sigmoid.rule("input", r"\bar{y} \odot y \odot (1 - y)")
@@ -84,13 +80,7 @@ def _(g, out):
     return sigmoid_backward(g, out)
 
 
-@op(
-    formula=r"g \odot y \odot (1 - y)",
-    symbols={"out": "z"},
-    holomorphic=False,
-    samples=alike(),
-    reference=aten.sigmoid_backward,
-)
+@op(formula=r"g \odot y \odot (1 - y)", symbols={"out": "z"}, holomorphic=False, samples=alike())
 def sigmoid_backward(g, y):
     """The gradient of sigmoid, from its output y.
 
@@ -136,12 +126,7 @@ def _with_buffers(make: Make):
         yield Sample.of(g, x, torch.exp(-x.abs()))
 
 
-@op(
-    formula=r"g \odot (1 - \sigma(x))",
-    no_gradient=("buffer",),
-    samples=_with_buffers,
-    reference=aten.log_sigmoid_backward,
-)
+@op(formula=r"g \odot (1 - \sigma(x))", no_gradient=("buffer",), samples=_with_buffers)
 def log_sigmoid_backward(g, x, buffer):
     """The gradient of logsigmoid, from its input and what its kernel keeps: exp(-|x|), or nothing on some devices.
 
@@ -174,7 +159,6 @@ def softplus(input, *, beta=1.0, threshold=20.0):
 
     Shapes: output as input.
     """
-    return torch.nn.functional.softplus(input, beta, threshold)
 
 
 @softplus.rule("input", r"\bar{y} \odot \sigma(\beta x)")
@@ -185,7 +169,6 @@ def _(g, input, beta, threshold):
 @op(
     formula=r"g \odot \sigma(\beta x)",
     samples=varied(alike(-30.0, -1.0, 0.0, 2.0, 10.0, 30.0), {"beta": 2.0}, {"beta": 0.5, "threshold": 1.0}),
-    reference=lambda g, x, beta=1.0, threshold=20.0: aten.softplus_backward(g, x, beta, threshold),
 )
 def softplus_backward(g, x, *, beta=1.0, threshold=20.0):
     """The gradient of softplus; g itself where beta x exceeds ``threshold``.
@@ -211,7 +194,6 @@ def _(gradient, g, x, beta, threshold):
     formula=r"\frac{x}{1 + |x|}",
     kernel=torch.nn.functional.softsign,
     samples=at(-1000.0, -1.0, 0.0, 1.0),
-    reference=torch.nn.functional.softsign,
 )
 def softsign_row(input):
     """Squeezes any number into (-1, 1) as tanh does, elementwise, but approaches the ends more slowly.
@@ -221,7 +203,6 @@ def softsign_row(input):
 
     Shapes: output as input.
     """
-    return torch.nn.functional.softsign(input)
 
 
 @softsign_row.rule("input", r"\frac{\bar{y}}{(1 + |x|)^2}")
@@ -280,7 +261,6 @@ def silu(input):
 
     Shapes: output as input.
     """
-    return _nn.silu(input)
 
 
 @silu.rule("input", r"\bar{y} \odot \sigma(x) (1 + x (1 - \sigma(x)))")
@@ -331,7 +311,6 @@ def mish(input):
 
     Shapes: output as input.
     """
-    return _nn.mish(input)
 
 
 @mish.rule("input", r"\bar{y} \odot (t + x \, \sigma(x) (1 - t^2)), \; t = \tanh(\ln(1 + e^{x}))")
@@ -384,7 +363,6 @@ def gelu(input, *, approximate="none"):
 
     Shapes: output as input. Raises RuntimeError for another ``approximate`` than "none" and "tanh".
     """
-    return _nn.gelu(input, approximate=approximate)
 
 
 @gelu.rule("input", r"\bar{y} \odot (\Phi(x) + x \, \varphi(x))")
@@ -395,7 +373,6 @@ def _(g, input, approximate):
 @op(
     formula=r"g \odot (\Phi(x) + x \, \varphi(x))",
     samples=varied(alike(-4.0, -0.752, 0.0, 1.5, 4.0), {"approximate": "tanh"}),
-    reference=aten.gelu_backward,
 )
 def gelu_backward(g, x, *, approximate="none"):
     """The gradient of gelu, from its input.
@@ -460,7 +437,6 @@ def _halves_and_gradients(make: Make):
     formula=r"[g \odot \sigma(b), \; g \odot a \odot \sigma(b) (1 - \sigma(b))], \; x = [a, b]",
     samples=_halves_and_gradients,
     ranks=range(1, 6),
-    reference=aten.glu_backward,
 )
 def glu_backward(g, x, *, dim):
     """The gradient of glu, from its input.
@@ -519,7 +495,6 @@ def elu(input, *, alpha=1.0):
 
     Shapes: output as input.
     """
-    return _nn.elu(input, alpha)
 
 
 @elu.rule("input", r"\bar{y} \text{ where } x > 0 \text{, else } \alpha e^{x} \bar{y}")
@@ -540,7 +515,6 @@ def celu(input, *, alpha=1.0):
 
     Shapes: output as input. Raises RuntimeError where alpha is 0.
     """
-    return torch.celu(input, alpha)
 
 
 @celu.rule("input", r"\bar{y} \text{ where } x > 0 \text{, else } e^{x / \alpha} \bar{y}")
@@ -561,7 +535,6 @@ def selu(input):
 
     Shapes: output as input.
     """
-    return torch.selu(input)
 
 
 @selu.rule("input", r"\lambda \bar{y} \text{ where } x > 0 \text{, else } \lambda \alpha e^{x} \bar{y}")
@@ -574,9 +547,6 @@ def _(g, input):
     symbols={"scale": "s", "input_scale": "k"},
     samples=varied(
         alike(-30.0, -1.0, 0.0, 1.0), {"alpha": 0.5}, {"alpha": _ALPHA, "scale": _SCALE}, {"alpha": 2, "input_scale": 3}
-    ),
-    reference=lambda g, x, alpha=1.0, scale=1.0, input_scale=1.0: aten.elu_backward(
-        g, alpha, scale, input_scale, False, x
     ),
 )
 def elu_backward(g, x, *, alpha=1.0, scale=1.0, input_scale=1.0):

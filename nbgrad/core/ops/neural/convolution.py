@@ -51,7 +51,7 @@ def _convolutions(rank):
         yield Sample.of(x, make(4, 2, *kernel), make(4), groups=2)
         yield Sample.of(x, make(8, 1, *kernel), groups=4, padding=1)
         yield Sample.of(make(0, 4, *shape), w, b)
-        yield Sample.of(*(torch.complex(make(*t.shape), make(*t.shape)) for t in (x, w, b)), padding="same", dilation=2)
+        yield Sample.of(*(make.complex(*t.shape) for t in (x, w, b)), padding="same", dilation=2)
 
     return samples
 
@@ -68,7 +68,7 @@ def _transposed_convolutions(rank):
         yield Sample.of(x, w, make(4), groups=2)
         yield Sample.of(make(4, *shape), w, make(4), groups=2, stride=2)
         yield Sample.of(make(0, 4, *shape), w, b)
-        yield Sample.of(*(torch.complex(make(*t.shape), make(*t.shape)) for t in (x, w, b)), stride=2)
+        yield Sample.of(*(make.complex(*t.shape) for t in (x, w, b)), stride=2)
 
     return samples
 
@@ -179,7 +179,6 @@ def _by_torch(g, input, weight, **settings):
     samples=_gradients,
     ranks=range(2, 6),
     reference=_by_torch,
-    method=False,
     unvaried={
         "output_padding": "torch cannot differentiate its kernel with output padding; conv_transpose1d to 3d vary it",
     },

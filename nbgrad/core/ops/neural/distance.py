@@ -103,7 +103,6 @@ def cdist(x1, x2, *, p=2.0, compute_mode=_IF_LARGE):
     Shapes: x1 (..., P, D) and x2 (..., R, D), output (..., P, R). Raises ValueError for another ``compute_mode`` than
     torch's.
     """
-    return torch.cdist(x1, x2, p, compute_mode)
 
 
 def _by_products(p, compute_mode, *shapes):
@@ -208,14 +207,7 @@ def _in_small_steps(input, p=2.0):
     return torch.linalg.vector_norm(input[first] - input[second], p, -1)
 
 
-@op(
-    formula=r"(\|x_i - x_j\|_p)_{i < j}",
-    kernel=torch.pdist,
-    method=False,
-    samples=_sets,
-    ranks=(2,),
-    reference=_in_small_steps,
-)
+@op(formula=r"(\|x_i - x_j\|_p)_{i < j}", kernel=torch.pdist, samples=_sets, ranks=(2,), reference=_in_small_steps)
 def pdist(input, *, p=2.0):
     """The p-norm of the difference of every pair of vectors in a set.
 
@@ -223,7 +215,6 @@ def pdist(input, *, p=2.0):
 
     Shapes: input (N, D), output (N (N - 1) / 2,). Raises RuntimeError for a negative p.
     """
-    return torch.pdist(input, p)
 
 
 @pdist.rule("input", r"\sum_j \bar{y}_{ij} \, \nabla \|x_i - x_j\|_p")

@@ -36,7 +36,6 @@ def _by_torch(input, weight, *, padding_idx=-1, scale_grad_by_freq=False):
     no_gradient=("input",),
     samples=_lookups,
     reference=_by_torch,
-    method=False,
 )
 def embedding_row(input, weight, *, padding_idx=-1, scale_grad_by_freq=False):
     """The rows of a weight at the numbers given: a vector for each word.
@@ -168,7 +167,6 @@ def _bags_by_torch(input, weight, offsets, per_sample_weights=None, **settings):
     samples=_bags,
     ranks=(1,),
     reference=_bags_by_torch,
-    method=False,
     unvaried=_ONCE,
 )
 def embedding_bag_row(
@@ -387,13 +385,7 @@ def _classes(make: Make):
     yield Sample.of(make.integers(4, 2, 3), num_classes=6)
 
 
-@op(
-    formula=r"y_j = [j = x]",
-    kernel=_functional.one_hot,
-    differentiable=False,
-    samples=_classes,
-    reference=_functional.one_hot,
-)
+@op(formula=r"y_j = [j = x]", kernel=_functional.one_hot, differentiable=False, samples=_classes)
 def one_hot(input, *, num_classes=-1):
     """Class numbers as vectors that are 1 at the number and 0 elsewhere; it has no gradient.
 
@@ -401,4 +393,3 @@ def one_hot(input, *, num_classes=-1):
 
     Shapes: input (...) of whole numbers, output (..., num_classes).
     """
-    return _functional.one_hot(input, num_classes)

@@ -33,7 +33,6 @@ def relu(input):
 
     Shapes: output as input.
     """
-    return torch.relu(input)
 
 
 @relu.rule("input", r"\bar{y} \text{ where } y > 0 \text{, else } 0")
@@ -72,7 +71,6 @@ def _(g, input, threshold):
     formula=r"g \text{ where } x > t \text{, else } 0",
     flat=("x",),
     samples=varied(alike(-1.0, 0.0, 1.0), {"threshold": -1.0}),
-    reference=lambda g, x, threshold=0: aten.threshold_backward(g, x, threshold),
 )
 def threshold_backward(g, x, *, threshold=0):
     """The gradient of relu and of threshold: g where x exceeds ``threshold``, 0 elsewhere.
@@ -100,7 +98,6 @@ def leaky_relu(input, *, negative_slope=0.01):
 
     Shapes: output as input.
     """
-    return _nn.leaky_relu(input, negative_slope)
 
 
 @leaky_relu.rule("input", r"\bar{y} \text{ where } x > 0 \text{, else } \alpha \bar{y}")
@@ -112,7 +109,6 @@ def _(g, input, negative_slope):
     formula=r"g \text{ where } x > 0 \text{, else } \alpha g",
     flat=("x",),
     samples=varied(alike(-1.0, 0.0, 1.0), {"negative_slope": 0.3}, {"negative_slope": -0.5}),
-    reference=lambda g, x, negative_slope=0.01: aten.leaky_relu_backward(g, x, negative_slope, False),
 )
 def leaky_relu_backward(g, x, *, negative_slope=0.01):
     """The gradient of leaky_relu, from its input.
@@ -159,7 +155,6 @@ def prelu(input, weight):
     Shapes: input any; weight (), (1,) or (C,) with C the size of the second dimension of input; output as input.
     Raises RuntimeError where the weight is neither.
     """
-    return torch.prelu(input, weight)
 
 
 @prelu.joint_rule(
@@ -191,7 +186,6 @@ def _slopes_and_gradients(make: Make):
     outputs=("input", "weight"),
     broadcasts=("weight",),
     samples=_slopes_and_gradients,
-    reference=aten._prelu_kernel_backward,
 )
 def prelu_backward(g, x, weight):
     """The gradients of prelu for its input and, before they are added up, for its slopes.
@@ -228,7 +222,6 @@ _FIXED = {"lower": 0.25, "upper": 0.25, "training": True}
     formula=r"x \text{ where } x > 0 \text{, else } a x",
     aux=("noise",),
     samples=varied(at(-1.0, 0.0, 1.0), {"lower": 0.2, "upper": 0.4}, _FIXED),
-    method=False,
 )
 def rrelu(input, *, lower=1 / 8, upper=1 / 3, training=False):
     """A leaky relu whose slope is drawn for each element between ``lower`` and ``upper``; in evaluation, their mean.
@@ -322,7 +315,6 @@ def _(g, input, min_val, max_val):
     symbols={"min_val": "a", "max_val": "b"},
     flat=("x",),
     samples=varied(alike(-2.0, -1.0, 0.0, 1.0, 2.0), {"min_val": -1.5, "max_val": 2.0}),
-    reference=lambda g, x, min_val=-1.0, max_val=1.0: aten.hardtanh_backward(g, x, min_val, max_val),
 )
 def hardtanh_backward(g, x, *, min_val=-1.0, max_val=1.0):
     """The gradient of hardtanh and relu6: g strictly between the bounds, 0 elsewhere.
@@ -352,7 +344,6 @@ def relu6(input):
 
     Shapes: output as input.
     """
-    return _nn.relu6(input)
 
 
 @relu6.rule("input", r"\bar{y} \text{ where } 0 < x < 6 \text{, else } 0")
@@ -375,7 +366,6 @@ def hardsigmoid(input):
 
     Shapes: output as input.
     """
-    return _nn.hardsigmoid(input)
 
 
 @hardsigmoid.rule("input", r"\tfrac16 \bar{y} \text{ where } -3 < x < 3 \text{, else } 0")
@@ -418,7 +408,6 @@ def hardswish(input):
 
     Shapes: output as input.
     """
-    return _nn.hardswish(input)
 
 
 @hardswish.rule(
@@ -431,7 +420,6 @@ def _(g, input):
 @op(
     formula=r"g \text{ where } x \geq 3, \; (\tfrac{x}{3} + \tfrac12) g \text{ where } |x| < 3 \text{, else } 0",
     samples=alike(-4.0, -3.0, 0.0, 3.0, 4.0),
-    reference=aten.hardswish_backward,
 )
 def hardswish_backward(g, x):
     """The gradient of hardswish, from its input.
@@ -466,7 +454,6 @@ def hardshrink(input, *, lambd=0.5):
 
     Shapes: output as input.
     """
-    return torch.hardshrink(input, lambd)
 
 
 @hardshrink.rule("input", r"\bar{y} \text{ where } |x| > \lambda \text{, else } 0")
@@ -487,7 +474,6 @@ def softshrink(input, *, lambd=0.5):
 
     Shapes: output as input. Raises RuntimeError where lambd is negative.
     """
-    return _nn.softshrink(input, lambd)
 
 
 @softshrink.rule("input", r"\bar{y} \text{ where } |x| > \lambda \text{, else } 0")
@@ -499,7 +485,6 @@ def _(g, input, lambd):
     formula=r"g \text{ where } |x| > \lambda \text{, else } 0",
     flat=("x",),
     samples=varied(alike(-1.0, -0.5, 0.0, 0.5, 1.0), {"lambd": 1.5}),
-    reference=lambda g, x, lambd=0.5: aten.hardshrink_backward(g, x, lambd),
 )
 def shrink_backward(g, x, *, lambd=0.5):
     """The gradient of hardshrink and of softshrink: g where x is more than ``lambd`` away from 0, 0 elsewhere.

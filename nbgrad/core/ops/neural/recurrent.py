@@ -353,19 +353,20 @@ def _before(hidden, first, reverse):
     return [*hidden[1:], first] if reverse else [first, *hidden[:-1]]
 
 
-# The simple one.
+def _by_torch(kernel, states=1):
+    """A layer by torch's function, which takes a sequence in one direction and the states of several layers."""
 
-
-def _rnn_again(kind):
-    kernel = getattr(torch, f"rnn_{kind}")
-
-    def reference(input, hx, *weights, reverse=False, cudnn=False):
-        given = input.flip(0) if reverse else input
+    def reference(input, *given, reverse=False, cudnn=False):
+        begun, weights = [one.unsqueeze(0) for one in given[:states]], given[states:]
+        sequence = (input.flip(0) if reverse else input, begun if states > 1 else begun[0])
         with torch.backends.cudnn.flags(enabled=False):  # torch has no second derivative of cuDNN's kernel
-            out, h = kernel(given, hx.unsqueeze(0), weights, len(weights) > 2, 1, 0.0, False, False, False)
-        return (out.flip(0) if reverse else out), h.squeeze(0)
+            out, *ends = kernel(*sequence, weights, len(weights) > 2, 1, 0.0, False, False, False)
+        return (out.flip(0) if reverse else out), *(one.squeeze(0) for one in ends)
 
     return reference
+
+
+# The simple one.
 
 
 def _simple(kind, formula):
@@ -401,7 +402,7 @@ def _simple(kind, formula):
         sums=OF_BIASES,
         samples=_sequences(1, 1),
         ranks=(3,),
-        reference=_rnn_again(kind),
+        reference=_by_torch(getattr(torch, f"rnn_{kind}")),
         holomorphic=False,  # the kernels in the rule conjugate by themselves
         method=False,
     )(layer)
@@ -449,14 +450,6 @@ def _lstms(make: Make):
     yield Sample.of(make(3, 2, 3), make(2, 1), make(2, 2), *w, reverse=True)
 
 
-def _lstm_again(input, hx, cx, *weights, reverse=False, cudnn=False):
-    given = input.flip(0) if reverse else input
-    states = (hx.unsqueeze(0), cx.unsqueeze(0))
-    with torch.backends.cudnn.flags(enabled=False):
-        out, h, c = torch.lstm(given, states, weights, len(weights) > 3, 1, 0.0, False, False, False)
-    return (out.flip(0) if reverse else out), h.squeeze(0), c.squeeze(0)
-
-
 @op(
     formula=(
         r"c_t = f_t \odot c_{t-1} + i_t \odot g_t \text{, } h_t = V (o_t \odot \tanh c_t) "
@@ -468,7 +461,7 @@ def _lstm_again(input, hx, cx, *weights, reverse=False, cudnn=False):
     sums=OF_BIASES,
     samples=_lstms,
     ranks=(3,),
-    reference=_lstm_again,
+    reference=_by_torch(torch.lstm, states=2),
     holomorphic=False,  # the kernels in the rule conjugate by themselves
 )
 def lstm_layer(input, hx, cx, w_ih, w_hh, b_ih=None, b_hh=None, w_hr=None, *, reverse=False, cudnn=False):
@@ -600,13 +593,6 @@ def _lstm_states(input, hx, cx, out, weights, reverse):
 # The gated recurrent unit.
 
 
-def _gru_again(input, hx, *weights, reverse=False, cudnn=False):
-    given = input.flip(0) if reverse else input
-    with torch.backends.cudnn.flags(enabled=False):
-        out, h = torch.gru(given, hx.unsqueeze(0), weights, len(weights) > 2, 1, 0.0, False, False, False)
-    return (out.flip(0) if reverse else out), h.squeeze(0)
-
-
 @op(
     formula=(
         r"h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1} "
@@ -618,7 +604,7 @@ def _gru_again(input, hx, *weights, reverse=False, cudnn=False):
     sums=OF_BIASES,
     samples=_sequences(3, 1),
     ranks=(3,),
-    reference=_gru_again,
+    reference=_by_torch(torch.gru),
     holomorphic=False,  # the kernels in the rule conjugate by themselves
 )
 def gru_layer(input, hx, w_ih, w_hh, b_ih=None, b_hh=None, *, reverse=False, cudnn=False):

@@ -42,12 +42,7 @@ def _(g, out, dim):
     return softmax_backward(g, out, dim=dim)
 
 
-@op(
-    formula=r"y \odot (g - \sum_j g_j y_j)",
-    symbols={"out": "z"},
-    samples=_two_along_a_dim,
-    reference=lambda g, y, dim: torch._softmax_backward_data(g, y, dim, g.dtype),
-)
+@op(formula=r"y \odot (g - \sum_j g_j y_j)", symbols={"out": "z"}, samples=_two_along_a_dim)
 def softmax_backward(g, y, *, dim):
     """The gradient of softmax, from its output y.
 
@@ -82,12 +77,7 @@ def _(g, out, dim):
     return log_softmax_backward(g, out, dim=dim)
 
 
-@op(
-    formula=r"g - e^{y} \sum_j g_j",
-    symbols={"out": "z"},
-    samples=_two_along_a_dim,
-    reference=lambda g, y, dim: torch._log_softmax_backward_data(g, y, dim, g.dtype),
-)
+@op(formula=r"g - e^{y} \sum_j g_j", symbols={"out": "z"}, samples=_two_along_a_dim)
 def log_softmax_backward(g, y, *, dim):
     """The gradient of log_softmax, from its output y.
 

@@ -47,7 +47,6 @@ def amax(x, *, dim=(), keepdim=False):
     Shapes: output without the reduced dimensions, or with them as 1 with ``keepdim``. Raises IndexError where a
     reduced dimension is empty.
     """
-    return torch.amax(x, dim, keepdim)
 
 
 @amax.rule("x", _SHARED)
@@ -64,7 +63,6 @@ def amin(input, *, dim=(), keepdim=False):
     Shapes: output without the reduced dimensions, or with them as 1 with ``keepdim``. Raises IndexError where a
     reduced dimension is empty.
     """
-    return torch.amin(input, dim, keepdim)
 
 
 @amin.rule("input", _SHARED)
@@ -122,14 +120,7 @@ def _choices(make: Make):
             yield Sample.of(make(*index.shape), index, dim=dim, shape=tuple(x.shape), keepdim=keepdim)
 
 
-@op(
-    formula=r"g \text{ at } i \text{ in zeros}",
-    no_gradient=("indices",),
-    samples=_choices,
-    reference=lambda g, indices, dim, shape, keepdim: aten.value_selecting_reduction_backward(
-        g, dim, indices, shape, keepdim
-    ),
-)
+@op(formula=r"g \text{ at } i \text{ in zeros}", no_gradient=("indices",), samples=_choices)
 def value_selecting_reduction_backward(g, indices, *, dim, shape, keepdim):
     """Zeros of ``shape`` with g along ``dim`` at the numbers in indices, none of which occurs twice.
 
@@ -330,7 +321,6 @@ def argmax(x, *, dim=None, keepdim=False):
 
     Shapes: output without ``dim``, or with it as 1 with ``keepdim``.
     """
-    return torch.argmax(x, dim, keepdim)
 
 
 @op(formula=r"\arg\min_i x_i", kernel=torch.argmin, differentiable=False, samples=_arg_samples)
@@ -342,4 +332,3 @@ def argmin(input, *, dim=None, keepdim=False):
 
     Shapes: output without ``dim``, or with it as 1 with ``keepdim``.
     """
-    return torch.argmin(input, dim, keepdim)

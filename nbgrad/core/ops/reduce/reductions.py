@@ -62,7 +62,6 @@ def sum(x, *, dim=None, keepdim=False, dtype=None):
 
     Shapes: output without the summed dimensions, or with them as 1 with ``keepdim``.
     """
-    return torch.sum(x, dim, keepdim, dtype=dtype)
 
 
 @sum.rule("x", r"\bar{y} \text{, stretched to the shape of } x")
@@ -83,7 +82,6 @@ def mean(x, *, dim=None, keepdim=False, dtype=None):
 
     Shapes: output without the averaged dimensions, or with them as 1 with ``keepdim``.
     """
-    return torch.mean(x, dim, keepdim, dtype=dtype)
 
 
 @mean.rule("x", r"\frac{\bar{y}}{n} \text{, stretched to the shape of } x")
@@ -123,7 +121,6 @@ def nansum(input, *, dim=None, keepdim=False, dtype=None):
 
     Shapes: output without the summed dimensions, or with them as 1 with ``keepdim``.
     """
-    return torch.nansum(input, dim, keepdim, dtype=dtype)
 
 
 @nansum.rule("input", r"\bar{y} \text{ where } x \text{ is a number, else } 0")
@@ -205,7 +202,6 @@ def count_nonzero(input, *, dim=None):
 
     Shapes: output without the reduced dimensions.
     """
-    return torch.count_nonzero(input, dim)
 
 
 def _chosen_by_zeros(with_zeros, without, *inputs):

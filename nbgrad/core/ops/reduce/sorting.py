@@ -156,7 +156,6 @@ def _buckets(make: Make):
     symbols={"boundaries": "b"},
     kernel=torch.bucketize,
     differentiable=False,
-    method=False,
     samples=_buckets,
 )
 def bucketize(input, boundaries, *, out_int32=False, right=False):
@@ -166,7 +165,6 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
 
     Shapes: boundaries of one dimension, output as input. Raises RuntimeError for other boundaries.
     """
-    return torch.bucketize(input, boundaries, out_int32=out_int32, right=right)
 
 
 def _memberships(make: Make):
@@ -184,7 +182,6 @@ def _memberships(make: Make):
     symbols={"elements": "x", "test_elements": "S"},
     kernel=torch.isin,
     differentiable=False,
-    method=False,
     samples=_memberships,
 )
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
@@ -194,7 +191,6 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
 
     Shapes: output as elements.
     """
-    return torch.isin(elements, test_elements, assume_unique=assume_unique, invert=invert)
 
 
 # The size of these results depends on the values, so they are no rows: the shapes of a row follow from shapes alone.

@@ -109,7 +109,6 @@ def _with_mean(spread, g_mean, shape, dim, keepdim):
     outputs=("var", "mean"),
     holomorphic=False,
     samples=_spreads,
-    method=False,
 )
 def var_mean(input, *, dim=None, unbiased=None, keepdim=False, correction=None):
     """Variance and mean of all elements, or over ``dim``, as ``(var, mean)``, in one pass.
@@ -133,7 +132,6 @@ def _(g_var, g_mean, input, dim, unbiased, keepdim, correction):
     outputs=("std", "mean"),
     holomorphic=False,
     samples=_spreads,
-    method=False,
 )
 def std_mean(input, *, dim=None, unbiased=None, keepdim=False, correction=None):
     """Standard deviation and mean of all elements, or over ``dim``, as ``(std, mean)``, in one pass.
@@ -250,7 +248,6 @@ def histc(input, *, bins=100, min=0, max=0):
 
     Shapes: output has ``bins`` elements.
     """
-    return torch.histc(input, bins, min, max)
 
 
 def bincount(input, weights=None, minlength=0):

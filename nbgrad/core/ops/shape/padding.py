@@ -72,12 +72,7 @@ def _backs(forwards):
     return samples
 
 
-@op(
-    formula=r"x \text{ reflected at its edges}",
-    samples=_pictures,
-    ranks=range(2, 6),
-    reference=lambda x, padding: _REFLECT[len(padding)](x, padding),
-)
+@op(formula=r"x \text{ reflected at its edges}", samples=_pictures, ranks=range(2, 6))
 def reflection_pad(input, *, padding):
     """A border of the elements next to the edge in reverse order, around the last one, two or three dimensions.
 
@@ -100,7 +95,6 @@ def _(g, input, padding):
     samples=_backs(_REFLECT),
     ranks=range(2, 6),
     flat=("input",),
-    reference=lambda g, x, padding: _UNREFLECT[len(padding)](g, x, padding),
 )
 def reflection_pad_backward(g, input, *, padding):
     """The gradient of ``reflection_pad``: each element gets the sum of the gradients of its copies.
@@ -115,12 +109,7 @@ def _(g, padding):
     return reflection_pad(g, padding=padding)
 
 
-@op(
-    formula=r"x \text{ with its edges repeated}",
-    samples=_pictures,
-    ranks=range(2, 6),
-    reference=lambda x, padding: _REPLICATE[len(padding)](x, padding),
-)
+@op(formula=r"x \text{ with its edges repeated}", samples=_pictures, ranks=range(2, 6))
 def replication_pad(input, *, padding):
     """A border of the elements at the edge, around the last one, two or three dimensions.
 
@@ -139,7 +128,6 @@ def _(g, input, padding):
     samples=_backs(_REPLICATE),
     ranks=range(2, 6),
     flat=("input",),
-    reference=lambda g, x, padding: _UNREPLICATE[len(padding)](g, x, padding),
 )
 def replication_pad_backward(g, input, *, padding):
     """The gradient of ``replication_pad``: each element gets the sum of the gradients of its copies.

@@ -16,12 +16,7 @@ def _repeats(make: Make):
     yield Sample.of(make(2, 3), repeats=(0, 2))
 
 
-@op(
-    formula=r"(x, \ldots, x)",
-    variadic="repeats",
-    samples=_repeats,
-    reference=lambda x, repeats: x.repeat(repeats),
-)
+@op(formula=r"(x, \ldots, x)", variadic="repeats", samples=_repeats)
 def repeat(input, *, repeats):
     """Copies of a tensor put side by side, so many along each dimension; there may be new leading dimensions.
 

@@ -111,7 +111,6 @@ def unbind(input, *, dim=0):
 
     Shapes: outputs as input without ``dim``. Raises IndexError where input has no dimension ``dim``.
     """
-    return torch.unbind(input, dim)
 
 
 @unbind.rule("input", r"(\bar{y}_1, \ldots, \bar{y}_n)")
@@ -170,12 +169,7 @@ def _placed(make: Make):
     yield Sample.of(make(4, 2), input_sizes=(4, 5), dim=-1, start=1, end=5, step=2)
 
 
-@op(
-    formula=r"g \text{ in its place, } 0 \text{ elsewhere}",
-    samples=_placed,
-    ranks=range(1, 6),
-    reference=aten.slice_backward,
-)
+@op(formula=r"g \text{ in its place, } 0 \text{ elsewhere}", samples=_placed, ranks=range(1, 6))
 def slice_backward(g, *, input_sizes, dim, start, end, step):
     """The gradient of a slice: zeros of the shape of the whole with the gradient in its place.
 
@@ -217,7 +211,7 @@ def _slices(make: Make):
     yield Sample.of(make(4), input_sizes=(4, 5), dim=-1, index=-2)
 
 
-@op(formula=r"g \text{ in its place, } 0 \text{ elsewhere}", samples=_slices, reference=aten.select_backward)
+@op(formula=r"g \text{ in its place, } 0 \text{ elsewhere}", samples=_slices)
 def select_backward(g, *, input_sizes, dim, index):
     """The gradient of ``select``: zeros of the shape of the whole with the gradient in its place.
 

@@ -63,7 +63,7 @@ def _folded(g, input_sizes, dimension, size, step):
     return torch.ops.aten.unfold_backward(g, input_sizes, dimension, size, step)
 
 
-@op(formula=r"\sum_{s i + j = k} g_{ij}", symbols={"step": "s"}, samples=_folds, ranks=range(1, 6), reference=_folded)
+@op(formula=r"\sum_{s i + j = k} g_{ij}", symbols={"step": "s"}, samples=_folds, ranks=range(1, 6))
 def unfold_backward(g, *, input_sizes, dimension, size, step):
     """The gradient of ``unfold``: each element gets the sum of the gradients of the windows that it is in.
 
@@ -197,7 +197,7 @@ def _reach(sizes, strides, offset):
     return offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
 
-@op(formula=r"\sum g \text{ over the elements at the same address}", samples=_backs, reference=_gathered)
+@op(formula=r"\sum g \text{ over the elements at the same address}", samples=_backs)
 def as_strided_backward(g, *, seen, geometry):
     """The gradient of ``as_strided``: each place in memory gets the sum of the gradients of its elements.
 

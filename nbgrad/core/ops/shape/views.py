@@ -50,7 +50,6 @@ def _views(make: Make):
     formula=r"x \text{ in shape } s",
     variadic="size",
     samples=_views,
-    reference=lambda x, size: x.view(size),
     view=True,
     method=False,
     traits=Traits(moves=True, laid=True),
@@ -76,15 +75,7 @@ def _bits(make: Make):
     yield from (Sample.of(make(*shape), dtype=torch.float32) for shape in SHAPES if shape)
 
 
-@op(
-    formula=r"\text{the bits of } x",
-    samples=_bits,
-    differentiable=False,
-    view=True,
-    method=False,
-    reference=lambda x, dtype: x.view(dtype),
-    traits=Traits(laid=True),
-)
+@op(formula=r"\text{the bits of } x", samples=_bits, differentiable=False, view=True, traits=Traits(laid=True))
 def view_dtype(x, *, dtype):
     """The same memory read as another element type; it has no gradient.
 
@@ -125,7 +116,6 @@ def _expansions(make: Make):
     broadcasts=True,
     variadic="size",
     samples=_expansions,
-    reference=lambda x, size: x.expand(size),
     view=True,
     traits=Traits(moves=True),
 )
@@ -228,7 +218,6 @@ def clone(x, *, memory_format=torch.preserve_format):
 
     Shapes: output as x.
     """
-    return torch.clone(x, memory_format=memory_format)
 
 
 @clone.rule("x", r"\bar{y}", kernel=identity)
