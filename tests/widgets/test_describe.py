@@ -393,7 +393,7 @@ def test_a_histogram_says_of_how_many_numbers_it_is() -> None:
     assert found["few"]["sample"] == ""
     assert found["many"] is not None
     assert min(found["many"]["bars"]) > 98
-    assert found["many"]["sample"] == "65,536 of 1,000,000"
+    assert found["many"]["sample"] == "16,384 of 1,000,000"
     assert found["many"]["facts"].splitlines()[1] == "min 0, max 1e+06"
 
 
