@@ -17,6 +17,7 @@ from nbgrad.core.dispatch.table import ALIASES, OPERATORS, OPS, Op
 from nbgrad.core.engine.backward import gradients
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.ops.shape.joining import cat, stack
+from nbgrad.core.ops.shape.padding import constant_pad_nd
 from nbgrad.core.tensor.comparison import NoNumbers, numbers_of
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.core.translation import translate
@@ -58,8 +59,13 @@ class OpCall:
         leaves = [Tensor(one, True) for one in values]
         try:
             out = self.function(*leaves)
-            if not isinstance(out, Tensor) or tuple(out.shape) != tuple(gradient.shape):
+            if not isinstance(out, Tensor):
                 return None
+            if gradient.numel() == 1 == out.numel():  # engines give a single number the shape () or (1,)
+                gradient = gradient.reshape(tuple(out.shape))
+            if tuple(out.shape) != tuple(gradient.shape):
+                return None
+            gradient = gradient.contiguous()  # so the strides of what a permutation gives tell its order
             if not out.requires_grad:
                 return [torch.zeros_like(one) for one in values]
             origins = [one.origin for one in leaves]
@@ -123,6 +129,7 @@ _NAMES = _by_name(
         "sum": "summation total",
         "mean": "average avg",
         "matmul": "dotgeneral dot mm bmm mv matvec imatmul",
+        "conv2d": "conv convolution",
         "expand": "broadcast broadcastto broadcastindim",
         "sigmoid": "logistic",
         "log": "ln",
@@ -156,7 +163,7 @@ _REVERSED = {"radd": "add", "rsub": "sub", "rmul": "mul", "rtruediv": "div", "rd
 """Names of operators whose second argument is written first."""
 
 _AFFIXES = re.compile(
-    r"^(?:ewise|elementwise|elemwise|reduce|numpy|tensor|scalar)|(?:scalar|backward|function|fun|fn|op|node|forward)$"
+    r"^(?:ewise|elementwise|elemwise|reduce|numpy|tensor|scalar|fast)|(?:scalar|backward|function|fun|fn|op|node|forward)$"
 )
 
 _WITH_NUMBER = re.compile(r"(\*\*|[-+*/^]|pow)\s*\(?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*\)?")
@@ -305,13 +312,18 @@ def calls_of(operands: Operands) -> list[OpCall] | None:
 
 def _plain(operands: Operands, row: Op) -> Iterator[OpCall]:
     """A call of a row on all parents, with the settings whose names it knows."""
-    told = {_TORCHS.get(name, name): value for name, value in operands.part.settings.items()}
-    settings = {name: value for name, value in told.items() if name in row.defaults}
+    settings: dict[str, Any] = {}
+    for name, value in operands.part.settings.items():
+        known = [one for one in (name, *_TORCHS.get(name, ())) if one in row.defaults]
+        settings |= dict.fromkeys(known[:1], value)
     if not row.required - settings.keys():
         yield operands.call(lambda *tensors: row(*tensors, **settings))
 
 
-_TORCHS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim", "alpha": "negative_slope", "slope": "negative_slope"}
+_TORCHS = {
+    "axis": ("dim", "dims"), "axes": ("dim", "dims"), "dim": ("dims",), "keepdims": ("keepdim",),
+    "alpha": ("negative_slope",), "slope": ("negative_slope",),
+}  # fmt: skip
 """Names of settings, and torch's for them."""
 
 _CONSTANTS = ("scalar", "other", "constant", "exponent", "power", "factor", "c", "k", "n", "p", "y", "value", "b")
@@ -422,7 +434,7 @@ def _powers(operands: Operands) -> Iterator[OpCall]:
 
 def _axes_told(operands: Operands) -> tuple[int, ...] | None:
     """The dimensions that the engine tells as a setting or as a second argument; None if it tells none."""
-    told = operands.setting("dim", "axis", "axes", "dims", "order", "permutation", "perm")
+    told = operands.setting("dim", "axis", "axes", "dims", "order", "permutation", "perm", "input_order")
     if told is None and len(operands.values) > 1:
         told = operands.values[1].flatten().tolist()
     if told is None:
@@ -518,13 +530,19 @@ def _orders(operands: Operands, rank: int) -> list[tuple[int, ...]]:
     """The orders of the dimensions that a permutation may mean. Two axes are most often those that change places."""
     told = _axes_told(operands)
     if told is None:
-        rest = permutations(range(rank)) if 2 < rank < 5 else ()
+        if rank > _LARGEST_RANK:
+            return []
+        rest = permutations(range(rank)) if rank > 2 else ()
         return [*dict.fromkeys([_swapped(rank, -1, -2), tuple(range(rank))[::-1], *rest])]
     whole = tuple(one % rank for one in told) if rank else ()
     permutes = "perm" in (operands.part.op or "").lower()
     if len(told) == 2 and not (permutes and rank == 2):
         return [_swapped(rank, *told)]
     return [whole] if sorted(whole) == [*range(rank)] else []
+
+
+_LARGEST_RANK = 6
+"""A permutation of more dimensions that the engine does not tell is not inferred: there are too many."""
 
 
 def _swapped(rank: int, one: int, other: int) -> tuple[int, ...]:
@@ -557,9 +575,107 @@ def _shapes(operands: Operands) -> Iterator[OpCall]:
 
 
 def _items(operands: Operands) -> Iterator[OpCall]:
-    index = operands.setting("index", "item", "idx", "key", "slices", "indices", "i")
-    if index is not None:
+    index = operands.setting("index", "item", "idx", "key", "slices", "indices", "i", "arg")
+    x = operands.values[0]
+    if isinstance(index, list | tuple) and len(index) == x.ndim and all(_is_pair(one) for one in index):
+        yield OpCall("getitem", lambda x: _cut(x, index), operands.slots[:1])
+    elif index is not None:
         yield OpCall("getitem", lambda x: x[index], operands.slots[:1])
+
+
+def _is_pair(one: object) -> bool:
+    return isinstance(one, list | tuple) and len(one) == 2 and all(isinstance(end, int) for end in one)
+
+
+def _cut(x: Any, pairs: Sequence[Sequence[int]]) -> Any:
+    """The elements between two places of each dimension; places outside have zeros."""
+    ends = zip(reversed(pairs), reversed(x.shape), strict=True)
+    return constant_pad_nd(x, pad=tuple(one for (low, high), size in ends for one in (-low, high - size)))
+
+
+def _taken(operands: Operands) -> Iterator[OpCall]:
+    """One of the results of a split: the index and the dimension are told."""
+    index, dim = operands.setting("index"), operands.setting("dim", "axis") or 0
+    if index is None:
+        return
+    yield OpCall("getitem", lambda x: x.select(dim, index), operands.slots[:1])
+    y = operands.result
+    if y is not None and y.ndim == operands.values[0].ndim:
+        size = y.shape[dim]
+        yield OpCall("getitem", lambda x: x.narrow(dim, index * size, size), operands.slots[:1])
+
+
+def _convolutions(operands: Operands) -> Iterator[OpCall]:
+    """A convolution: the stride and the padding are told or inferred, and channels come first or last.
+
+    A padding that is inferred is equal at both ends, or is all at one end, as where the kernel is anchored there.
+    """
+    if len(operands.values) not in (2, 3) or operands.result is None:
+        return
+    x, w = operands.values[:2]
+    rank = x.ndim - 2
+    row = OPS.get(f"conv{rank}d")
+    if row is None or w.ndim != x.ndim:
+        return
+    groups = operands.setting("groups") or 1
+    strides, told = operands.setting("stride", "strides"), operands.setting("padding", "pad")
+    shape = tuple(operands.result.shape)
+    made = []
+    for last in (False, True):
+        spatial = slice(1, -1) if last else slice(2, None)
+        kernel = w.shape[:-2] if last else w.shape[2:]
+        for stride in _STRIDES if strides is None else [strides]:
+            for ends in _paddings(x.shape[spatial], kernel, shape[spatial], stride, told):
+                call = operands.call(_convolution(row, last=last, stride=stride, ends=ends, groups=groups))
+                found = call.run([operands.values[slot] for slot in operands.slots])
+                if found is not None:
+                    made.append((tuple(found.shape) == shape, replace(call, name=row.name)))
+    fitting = [call for fits, call in made if fits]
+    if fitting or (strides is not None and told is not None):
+        yield from fitting or [call for _, call in made[:1]]
+
+
+_STRIDES = (1, 2, 3)
+"""The strides that are tried where the engine does not tell it."""
+
+Ends = tuple[tuple[int, int], ...]
+"""The paddings before and behind each dimension."""
+
+
+def _paddings(sizes: Sequence[int], kernel: Sequence[int], wanted: Sequence[int], stride: Any, told: Any) -> list[Ends]:
+    """The paddings that may give the wanted sizes."""
+    rank = len(sizes)
+    if told is not None:
+        each = [told] * rank if isinstance(told, int) else list(told)
+        return [tuple((one, one) for one in each)] if len(each) == rank else []
+    steps = [stride] * rank if isinstance(stride, int) else list(stride)
+    found = []
+    for rest in range(max(steps)):
+        whole = [
+            (want - 1) * step + width - size + min(rest, step - 1)
+            for want, step, width, size in zip(wanted, steps, kernel, sizes, strict=True)
+        ]
+        if min(whole) < 0:
+            continue
+        if all(one % 2 == 0 for one in whole):
+            found.append(tuple((one // 2, one // 2) for one in whole))
+        found += [tuple((0, one) for one in whole), tuple((one, 0) for one in whole)]
+    return list(dict.fromkeys(found))
+
+
+def _convolution(row: Op, *, last: bool, stride: Any, ends: Ends, groups: int) -> Callable[..., Any]:
+    padding = tuple(one for pair in reversed(ends) for one in pair)
+
+    def convolved(x: Any, w: Any, *bias: Any) -> Any:
+        if last:
+            rank = len(x.shape)
+            inner = tuple(range(rank))[1:-1]
+            x = x.permute((0, rank - 1, *inner))
+            w = w.permute((rank - 1, rank - 2, *range(rank - 2)))
+        y = row(constant_pad_nd(x, pad=padding) if any(padding) else x, w, *bias, stride=stride, groups=groups)
+        return y.permute((0, *range(2, len(y.shape)), 1)) if last else y
+
+    return convolved
 
 
 def _joined(operands: Operands) -> Iterator[OpCall]:
@@ -633,6 +749,8 @@ _MAKERS: Mapping[str, Callable[[Operands], Iterator[OpCall]]] = {
     **dict.fromkeys(["cat", "stack"], _joined),
     **dict.fromkeys(["mse_loss", "cross_entropy", "nll_loss", "l1_loss", "binary_cross_entropy"], _losses),
     "permute": _permutations,
+    **dict.fromkeys(["conv1d", "conv2d", "conv3d"], _convolutions),
+    **dict.fromkeys(["split", "chunk", "unbind"], _taken),
     "getitem": _items,
     "leaky_relu": _leaky,
     "log": _logs,

@@ -25,6 +25,9 @@ _RELATIVE = {torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float32: 1e-4}
 _DOUBLE = 1e-6
 """The allowed relative differences by element type. Other types are as exact as Python's numbers."""
 
+_MOVES = 8
+"""How many patterns of small changes are tried, to see how far rounding may lead."""
+
 _WAYS = 64
 """The most combinations of calls that are tried for one part."""
 
@@ -96,6 +99,7 @@ class EngineRun:
             )
             return []
         fitting = [call for call, found in ran if self.close(value, found, given)]
+        fitting = fitting or [call for call, found in ran if self._is_rounded(at, call, value, found)]
         if not fitting:
             self.possible[at] = [call for call, _ in ran]
             self.wrong_values[at] = ran[0][1]
@@ -323,7 +327,42 @@ class EngineRun:
 
     def _agrees(self, at: int, got: Numbers, want: Numbers) -> bool:
         shares = self.shares(at, self.steps) or []
-        return self.close(got, want, shares) or self._at_kink(at, got)
+        return self.close(got, want, shares) or self._at_kink(at, got) or self._cancels(at, got, want)
+
+    def _is_rounded(self, at: int, call: OpCall, got: Numbers, want: Numbers) -> bool:
+        """Whether a value is right up to the rounding of numbers that cancel, such as those of a product of matrices.
+
+        How far rounding may lead is seen where the arguments change a little.
+        """
+        values = self.arguments(at, call)
+        return values is not None and self._within(got, want, [call.run(moved) for moved in self._moved(values)])
+
+    def _cancels(self, at: int, got: Numbers, want: Numbers) -> bool:
+        """Whether a gradient is right up to the rounding of numbers that cancel, as in the sum over a broadcast."""
+        uses, moves = self.uses(at, self.steps), []
+        gradients = [None if step is None else step.gradient for step in self.steps]
+        for moved in self._moved(gradients):
+            steps = list(self.steps)
+            for child in {child for child, _ in uses}:
+                step, gradient = steps[child], moved[child]
+                steps[child] = None if step is None or gradient is None else replace(step, gradient=gradient)
+            moves.append(self.total(at, steps))
+        return self._within(got, want, moves)
+
+    def _moved(self, numbers: Sequence[Any]) -> list[list[Any]]:
+        """The numbers a little larger and smaller, in a few fixed patterns."""
+        coin, size = torch.Generator().manual_seed(0), self.limit * 0.01
+        return [
+            [None if one is None else one * (1 + size * _signs(one, coin)) for one in numbers] for _ in range(_MOVES)
+        ]
+
+    @staticmethod
+    def _within(got: Numbers, want: Numbers, moves: Sequence[Numbers | None]) -> bool:
+        known = [one for one in moves if one is not None and one.shape == want.shape]
+        if not known or got.shape != want.shape:
+            return False
+        slack = torch.stack([(one - want).abs() for one in known]).amax(0)
+        return bool(((got - want).abs() <= slack).all())
 
     def _at_kink(self, at: int, got: Numbers) -> bool:
         """Whether a gradient is one of those that are right at a kink, such as that of relu at 0."""
@@ -378,6 +417,10 @@ class EngineRun:
     def all_notes(self) -> Mapping[int, str]:
         """By position, what was inferred of an op and could not be checked."""
         return {at: calls[0].note for at, calls in enumerate(self.calls) if calls and calls[0].note}
+
+
+def _signs(like: Numbers, coin: torch.Generator) -> Numbers:
+    return torch.randint(0, 2, tuple(like.shape), generator=coin, dtype=torch.float64) * 2 - 1
 
 
 def _limit(part: Part) -> float:

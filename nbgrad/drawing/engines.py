@@ -291,19 +291,48 @@ def _needle(thing: Any) -> Part:
             f"{type(thing).__name__} made by {op_name(thing.op)} is not computed yet: call realize_cached_data() on "
             "the result first"
         )
-    parents = flat(thing.inputs) if thing.op is not None else ()
-    told = dict(vars(thing.op)) if parents and hasattr(thing.op, "__dict__") else {}
+    op, told = thing.op, dict[str, Any]()
+    inputs: tuple[Any, ...] = () if op is None else flat(thing.inputs)
+    if len(inputs) == 1 and (place := _member_place(thing, inputs[0])) is not None:
+        op, told["index"] = inputs[0].op, place  # one of the results of an op that has several
+        inputs = flat(inputs[0].inputs)
+    parents = _unbundled(inputs)
+    told |= vars(op) if parents and hasattr(op, "__dict__") else {}
     if not parents and getattr(thing, "requires_grad", None) is False:
         told["requires_grad"] = False
     return Part(
         source=thing,
-        op=op_name(thing.op) if parents else None,
+        op=op_name(op) if parents else None,
         parents=parents,
         value=numbers_in(thing.cached_data),
         gradient=numbers_in(getattr(thing, "grad", None)),
         name=text_or_none(getattr(thing, "name", None)),
         settings=MappingProxyType(told),
     )
+
+
+def _members(thing: Any) -> tuple[Any, ...]:
+    """The arrays that needle's tuple of tensors holds; empty if the object holds a single array."""
+    held = getattr(thing, "cached_data", None)
+    return held if isinstance(held, tuple) and not all(isinstance(one, NUMBERS) for one in held) else ()
+
+
+def _member_place(thing: Any, bundle: Any) -> int | None:
+    """The place of a tensor in a tuple of tensors; None if it was not taken from it."""
+    return next((at for at, one in enumerate(_members(bundle)) if one is thing.cached_data), None)
+
+
+def _unbundled(inputs: Iterable[Any]) -> tuple[Any, ...]:
+    """The inputs with the tensors in the place of a tuple that only holds them together, as for the op that stacks."""
+    found: list[Any] = []
+    for one in inputs:
+        members, inside = _members(one), getattr(one, "inputs", ())
+        holds = bool(members) and len(members) == len(inside)
+        if holds and all(a is getattr(b, "cached_data", None) for a, b in zip(members, inside, strict=True)):
+            found += inside
+        else:
+            found.append(one)
+    return tuple(found)
 
 
 # --- tensors with the function that made them, as in the first tinygrad ----------------------------------------------
@@ -314,9 +343,14 @@ def _has_context(thing: object) -> bool:
 
 
 def _with_context(thing: Any) -> Part:
-    context = thing._ctx
+    try:
+        context = thing._ctx
+    except AttributeError:
+        raise UnreadableError(
+            f"{shown(thing)} has lost its graph: its engine deletes it in the backward. Draw it before the backward"
+        ) from None
     parents = flat(getattr(context, "parents", ())) if context is not None else ()
-    told: dict[str, Any] = {}
+    told = _settings_in(context) if parents else {}
     if not parents and getattr(thing, "requires_grad", None) is False:
         told["requires_grad"] = False
     value = thing.numpy() if has(thing, "lazydata") and has(thing, "numpy") else _read(thing, "data")
@@ -329,6 +363,23 @@ def _with_context(thing: Any) -> Part:
         name=text_or_none(getattr(thing, "name", None)),
         settings=MappingProxyType(told),
     )
+
+
+_NO_SETTINGS = ("parents", "saved_tensors", "device", "needs_input_grad", "requires_grad")
+"""Other attributes of the object of a function, which are no arguments."""
+
+
+def _settings_in(context: Any) -> dict[str, Any]:
+    """The arguments that the object of a function keeps: an axis, a shape, an order."""
+    held = getattr(context, "__dict__", {})
+    return {name: one for name, one in held.items() if name not in _NO_SETTINGS and is_plain(one)}
+
+
+def is_plain(setting: object) -> bool:
+    """Whether a setting is worth a line: numbers, texts, and tuples of them."""
+    if isinstance(setting, list | tuple):
+        return all(map(is_plain, setting))
+    return isinstance(setting, str | bool | int | float)
 
 
 ENGINES: tuple[Engine, ...] = (

@@ -46,6 +46,13 @@ AVERAGED = EngineFault("averaged", message("takes a mean over {dims}, where the 
 OTHER_SUM = EngineFault("other sum", message("sums over the wrong dimensions: the broadcast is over {dims}"))
 ONE_ROW = EngineFault("one row", message("keeps one row of the gradient, where it has to be summed over {dims}"))
 KEPT = EngineFault("kept", message("gives the right numbers in another shape: the summed dimensions are kept"))
+DROPPED = EngineFault(
+    "dropped", message("gives the right numbers in another shape: dimensions of size 1 of the input are missing")
+)
+MEMORY = EngineFault(
+    "memory",
+    message("takes the numbers of the gradient as they lie in the memory, which a permutation leaves as it was"),
+)
 AT_RESULT = EngineFault(
     "at result", message("computes the local derivative from the result, where the input belongs"), 3
 )
@@ -174,6 +181,8 @@ def _faults_of(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Num
         yield LOCAL, _fitted(step.gradient, right)
     for table in (_of_row, _of_pair, _of_broadcast, _of_one):
         yield from table(step, argument)
+    if 1 in right.shape and right.numel() > 1:
+        yield DROPPED, right.squeeze()
     yield ZERO, torch.zeros_like(right)
     yield from _factors(step, argument)
 
@@ -221,6 +230,10 @@ class _Elementwise(NamedTuple):
 
 
 Rule = Callable[[_Elementwise], Numbers]
+
+_ONE_SIDE: tuple[str, str, Rule] = (
+    "one side", message("adds nothing where the input is negative"), lambda s: s.g * (s.x > 0)
+)  # fmt: skip
 
 _UNARY: dict[str, list[tuple[str, str, Rule]]] = {
     "tanh": [
@@ -283,6 +296,8 @@ _UNARY: dict[str, list[tuple[str, str, Rule]]] = {
             lambda s: s.g * (s.g > 0),
         ),
     ],
+    "leaky_relu": [_ONE_SIDE],
+    "elu": [_ONE_SIDE],
     "abs": [("|x|", message("multiplies by the input, where its sign is right"), lambda s: s.g * s.x)],
     "sin": [("y", message("multiplies by sin x, where cos x is right"), lambda s: s.g * s.y)],
     "cos": [("y", message("multiplies by cos x, where -sin x is right"), lambda s: s.g * s.y)],
@@ -441,6 +456,16 @@ def _permutation(step: RuleStep, _: int) -> Iterator[tuple[EngineFault, Numbers 
         yield STRAIGHT, step.gradient
 
 
+def _view(step: RuleStep, argument: int) -> Iterator[tuple[EngineFault, Numbers | None]]:
+    """The gradient comes from a permutation, which changes strides alone."""
+    g, shape = step.gradient, step.values[argument].shape
+    if not g.is_contiguous() and g.numel() == prod(shape):
+        steps = g.stride()
+        whole = g.permute(sorted(range(g.ndim), key=lambda at: -steps[at]))
+        if whole.is_contiguous():
+            yield MEMORY, whole.reshape(shape)
+
+
 _ROWS: dict[str, Callable[[RuleStep, int], Iterator[tuple[EngineFault, Numbers | None]]]] = {
     "pow": _power,
     "div": _quotient,
@@ -453,6 +478,7 @@ _ROWS: dict[str, Callable[[RuleStep, int], Iterator[tuple[EngineFault, Numbers |
     "amax": _extreme,
     "amin": _extreme,
     "permute": _permutation,
+    "reshape": _view,
 }
 
 

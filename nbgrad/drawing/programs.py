@@ -11,7 +11,7 @@ import numpy as np
 
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.drawing.calls import named
-from nbgrad.drawing.engines import ARRAYS, flat, op_name
+from nbgrad.drawing.engines import ARRAYS, flat, is_plain, op_name
 from nbgrad.drawing.part import NUMBERS, AbstractValue, Part, UnreadableError
 
 
@@ -56,7 +56,7 @@ def _jaxpr(root: Any) -> ForeignProgram:
     for equation in inner.eqns:
         parents = tuple(np.asarray(one.val)[()] if hasattr(one, "val") else one for one in equation.invars)
         name = equation.primitive.name
-        told = MappingProxyType({key: one for key, one in equation.params.items() if _is_plain(one)})
+        told = MappingProxyType({key: one for key, one in equation.params.items() if is_plain(one)})
         for made in equation.outvars:
             if type(made).__name__ != "DropVar":
                 parts[made] = Part(made, name, parents, _aval(made), settings=told)
@@ -65,13 +65,6 @@ def _jaxpr(root: Any) -> ForeignProgram:
 
 def _aval(variable: Any) -> AbstractValue:
     return AbstractValue(tuple(variable.aval.shape), str(variable.aval.dtype))
-
-
-def _is_plain(setting: object) -> bool:
-    """Whether a setting is worth a line: numbers, texts, and tuples of them."""
-    if isinstance(setting, list | tuple):
-        return all(map(_is_plain, setting))
-    return isinstance(setting, str | bool | int | float)
 
 
 def _letters() -> Iterator[str]:
@@ -127,7 +120,7 @@ def _fx_part(node: Any, module: Any) -> Part:
         called = type(module.get_submodule(node.target))
     name = op_name(called)
     operands, settings = _told_apart(name, [one for one in flat(node.args) if _is_input(one)])
-    told = {key: one for key, one in node.kwargs.items() if _is_plain(one)} | settings
+    told = {key: one for key, one in node.kwargs.items() if is_plain(one)} | settings
     more = [one for one in node.kwargs.values() if type(one).__module__ == "torch.fx.node"]
     weights = [one.source for one in _parameters(node, module)]
     return Part(node, name, (*operands, *more, *weights), _form_of(node), settings=MappingProxyType(told))
@@ -202,7 +195,7 @@ def _autograd(root: Any) -> ForeignProgram:
         operands = [taken.get(at, one) for at, one in enumerate(args)]
         inputs = [one for one in operands if any(one is above for above in taken.values()) or _is_operand(one)]
         kept, settings = _told_apart(function.__name__, inputs)
-        told = MappingProxyType({key: one for key, one in kwargs.items() if _is_plain(one)} | settings)
+        told = MappingProxyType({key: one for key, one in kwargs.items() if is_plain(one)} | settings)
         gradient = gradients.get(id(node))
         parts[id(node)] = Part(node, function.__name__, tuple(kept), node.value, gradient, settings=told)
     return ForeignProgram(list(parts.values()), [end])

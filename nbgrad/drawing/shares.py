@@ -112,6 +112,8 @@ class PartUses:
         for call in calls_of(operands_of(part, given, wide(value))) or []:
             taken = [given[slot] for slot in call.slots]
             out = call.run(taken)
+            if out is not None and out.numel() == 1 == value.numel():
+                out = out.reshape(value.shape)
             if out is None or out.shape != value.shape or not _agree(out, value):
                 continue  # the engine's op of this name does something else
             made = call.pull(taken, wide(came))

@@ -3,8 +3,10 @@
 from math import exp, isfinite, lgamma, pi, sqrt
 from typing import Any
 
+import numpy as np
 import torch
 
+from nbgrad.core.functional.grad import grad
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
@@ -66,6 +68,35 @@ def _about_attention(got: Any, case: Case) -> Deviation | None:
         ((scores / width**0.5).softmax(1), "shape", "these are the weights: the values v come last"),
     )  # fmt: skip
     return slip(got, slips)
+
+
+_ATTENTION = FunctionJudge(_attentions, "attention(q, k, v)", _about_attention)
+
+
+def _attended(answer: Any) -> Deviation | None:
+    """The values; and of a result that nbgrad computed the gradients, too: a network learns through it."""
+    if (found := _ATTENTION(answer)) is not None:
+        return found
+    for case in _attentions():
+        if not isinstance(attempt(case.said, answer, *case.arguments), Tensor):
+            return None
+        own, right = ([tensor(one.data, requires_grad=True) for one in case.arguments] for _ in range(2))
+        got = attempt(case.said, answer, *own)
+        wanted = grad(scaled_dot_product_attention(right[0], right[1], right[2]).square().sum(), right)
+        given = [None] * 3 if not got.requires_grad else grad(got.square().sum(), own, allow_unused=True)
+        wrong = [
+            name
+            for name, one, want in zip("qkv", given, wanted, strict=True)
+            if one is None or difference(one, want, atol=1e-9) is not None
+        ]
+        if wrong:
+            text = (
+                "{said}: the numbers are right, but no right gradient reaches {names}: detach, item() or a new tensor "
+                "cuts a path, and a network cannot learn through it"
+            )
+            names = ", ".join(wrong)
+            return Deviation("zero", translate(text, said=translate(case.said), names=names))
+    return None
 
 
 # 12.2: why the root.
@@ -216,7 +247,20 @@ def _paired(answer: Any) -> Deviation | None:
                 return Deviation(
                     told.kind, "{said}: the {name}: {told}", said=translate(case.said), name=name, told=told
                 )
+            if _is_of_floats(got):
+                text = (
+                    "{said}: the {name}: the codes are right, but they are floating-point numbers: a network looks its "
+                    "vectors up by whole numbers. Keep the type of codes"
+                )
+                return Deviation("dtype", translate(text, said=translate(case.said), name=name))
     return None
+
+
+def _is_of_floats(got: Any) -> bool:
+    """Whether an answer holds floating-point numbers, be they whole."""
+    if isinstance(got, list | tuple):
+        return any(map(_is_of_floats, got))
+    return isinstance(got, float | np.floating) or "float" in str(getattr(got, "dtype", ""))
 
 
 def _about_pairs(name: str, got: torch.Tensor, right: torch.Tensor) -> Deviation | None:
@@ -312,7 +356,7 @@ EXERCISES = (
         "Write attention(q, k, v), for three tensors of shape (length, width): each row of q is compared with all "
         "rows of k, the scores become weights with the sum 1 in each row, and the result is the weighted sum of the "
         "rows of v. Divide the scores by the root of the width.",
-        FunctionJudge(_attentions, "attention(q, k, v)", _about_attention),
+        _attended,
         (
             "All products of rows at once: q @ k.T has a row for each query and a column for each key.",
             "softmax over the last dimension, then @ v.",

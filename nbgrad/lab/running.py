@@ -19,6 +19,7 @@ import torch
 
 from nbgrad.core.engine.call_site import in_library
 from nbgrad.core.engine.faults import RAISES
+from nbgrad.core.engine.observer import Observer
 from nbgrad.core.engine.state import Switch
 from nbgrad.core.tensor.comparison import Deviation
 from nbgrad.core.translation import translate
@@ -124,21 +125,58 @@ def attempt(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def by_hand(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """``attempt``, of a function that has to work a gradient out: no backward finds a history in it.
+    """``attempt``, of a function that has to work a gradient out: no engine may compute it.
+
+    A backward finds no history. What switches the recording on again, or does without it, is seen when it runs.
 
     Raises:
-        Refused: as ``attempt``, or the function gives its result only with a history.
+        Refused: as ``attempt``, or nbgrad or torch computes a gradient in the function.
     """
+    engines = _EngineWatch()
     try:
-        with Switch(grad_enabled=False), torch.no_grad():
-            return attempt(said, function, *arguments)
+        with Switch(grad_enabled=False, observers=(engines,)), torch.no_grad(), engines.watching():
+            result = attempt(said, function, *arguments)
+        if not engines.ran:
+            return result
     except Refused as error:
         if "backward" not in str(error.deviation) and "grad" not in str(error.deviation):
             raise
-    attempt(said, function, *arguments)
+        attempt(said, function, *arguments)
     text = "{said} calls backward or grad: work the gradients out by hand"
     raise Refused(Deviation("type", text, said=said))
 
+
+class _EngineWatch(Observer):
+    """Sees whether nbgrad or torch computes a gradient, backwards or forwards.
+
+    Attributes:
+        ran: whether one of them did.
+    """
+
+    def __init__(self) -> None:
+        self.ran = False
+
+    def on_backward_begin(self, roots: Any) -> None:  # noqa: ARG002
+        self.ran = True
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """A context in which calls of torch's functions are seen; not where a profiler sees them already."""
+        if sys.getprofile() is not None:
+            yield
+            return
+        sys.setprofile(self._see)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    def _see(self, _: FrameType, event: str, called: Any) -> None:
+        self.ran |= event == "c_call" and getattr(called, "__name__", None) in _ENGINES
+
+
+_ENGINES = frozenset(["run_backward", "_grad_increment_nesting", "_enter_dual_level"])
+"""The functions in C with which each way to a gradient begins in torch: a backward, torch.func, and forward mode."""
 
 _ONE_OF_A_TUPLE = ". A tuple is here in the place of its element: (x,) = takes the only one out"
 

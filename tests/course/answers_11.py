@@ -19,6 +19,29 @@ def by_engine(w: float, h0: float, steps: int) -> Any:
     return list(nbgrad.grad(h, [h0, w]))
 
 
+def last(w: Any, h: Any, steps: int) -> Any:
+    for _ in range(steps):
+        h = w * h
+    return h
+
+
+def by_transform(w: float, h0: float, steps: int) -> Any:
+    both = [torch.tensor(one, dtype=torch.float64) for one in (h0, w)]
+    return torch.func.grad(lambda h, w: last(w, h, steps), (0, 1))(*both)
+
+
+def by_forward_mode(w: float, h0: float, steps: int) -> Any:
+    both = [torch.tensor(one, dtype=torch.float64) for one in (h0, w)]
+    return torch.func.jacfwd(lambda h, w: last(w, h, steps), (0, 1))(*both)
+
+
+def with_gradients(library: Any, w: float, h0: float, steps: int) -> Any:
+    with library.enable_grad():
+        both = [library.tensor(one, dtype=library.float64, requires_grad=True) for one in (h0, w)]
+        last(both[1], both[0], steps).backward()
+    return [one.grad for one in both]
+
+
 def truncated(cell: Any, h: Any, inputs: Any, every: int, *, shift: int = 0, last: bool = False) -> Any:
     for step, x in enumerate(inputs):
         if step and (step + shift) % every == 0:
@@ -58,6 +81,10 @@ RIGHT: dict[str, list[Any]] = {
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "11.1": [
         (by_engine, "type", "calls backward or grad: work the gradients out by hand"),
+        (by_transform, "type", "calls backward or grad"),
+        (by_forward_mode, "type", "calls backward or grad"),
+        (lambda *three: with_gradients(nbgrad, *three), "type", "calls backward or grad"),
+        (lambda *three: with_gradients(torch, *three), "type", "calls backward or grad"),
         (lambda w, h0, steps: decay(w, h0, steps)[::-1], "order", "first the gradient of h0"),
         (lambda w, h0, steps: (w**steps, steps * w**steps * h0), "factor", "the exponent falls by one"),
         (lambda w, h0, steps: (w**steps, 7.0), "element", "with respect to h0 is right, that with respect to w is not"),

@@ -98,6 +98,13 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda q, k, v: attention(q, k, v, size=1 / q.shape[1] ** 0.5), "factor", "the scores are multiplied"),
         (lambda q, k, v: attention(q, k, v / q.shape[1] ** 0.5, size=1), "factor", "the weights are divided"),
         (lambda q, k, v: causal(q @ k.T / q.shape[1] ** 0.5) @ v, "row", "it masks: here each row of q"),
+        (
+            lambda q, k, v: (q @ k.T / q.shape[1] ** 0.5).softmax(1).detach() @ v,
+            "zero",
+            "no right gradient reaches q, k: detach",
+        ),
+        (lambda q, k, v: attention(q, k.detach(), v), "zero", "no right gradient reaches k: detach"),
+        (lambda q, k, v: attention(q, k, v).detach(), "zero", "no right gradient reaches q, k, v: detach"),
     ],
     "12.3": [
         (lambda scores: scores.softmax(1) * ~future(scores), "factor", "it masks after softmax"),
@@ -142,6 +149,12 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda codes, length: pairs(codes, length, shift=0, more=1), "shape", "there is one row too many"),
         (lambda codes, length: pairs(codes, length)[0], "type", "has to give two tensors"),
         (lambda codes, length: pairs(codes, length)[::-1], "order", "they are the targets: first the inputs"),
+        (lambda codes, length: pairs(codes.float(), length), "dtype", "the codes are right, but they are floating"),
+        (
+            lambda codes, length: [pairs(codes, length)[0], pairs(codes, length)[1].double().tolist()],
+            "dtype",
+            "the targets: the codes are right, but they are floating",
+        ),
         (lambda codes: codes, "raised", "raised TypeError"),
     ],
 }
