@@ -394,3 +394,19 @@ def test_what_comes_back_is_not_written_under_the_sign_of_a_box(opened: Any, nam
     for at in range(6):
         assert tab.evaluate(SIGNED) == [], at
         tab.get_by_test_id("nbgrad-next").click()
+
+
+@pytest.mark.browser
+def test_what_comes_back_is_not_written_under_the_panel(opened: Any) -> None:
+    picture = whole(NETWORKS["MLP of 5"](), on=Stage(788, 362))
+    tab = opened(page(picture, "beside"), size=(812, 600))
+    tab.emulate_media(reduced_motion="reduce")
+    tab.get_by_test_id("nbgrad-steps").click()
+    for at in range(8):
+        panel = tab.locator(".nbg-panel").bounding_box()
+        assert panel is not None
+        for told in tab.locator(".nbg-told").all():
+            box = told.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= panel["x"] + 1, at
+        tab.get_by_test_id("nbgrad-next").click()

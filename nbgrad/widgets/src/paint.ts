@@ -89,8 +89,8 @@ export class Paint {
     }
   }
 
-  /** Draw the backward as far as one step; null for all of it again. */
-  step(step: Step | null, at: number): void {
+  /** Draw the backward as far as one step; null for all of it again. Return where it is written what comes back. */
+  step(step: Step | null, at: number): Box[] {
     flag(this.#stage, "stepping", step !== null);
     const { nodes, edges, marks, jumps } = this.#drawing;
     const { steps } = this.#picture.description;
@@ -115,6 +115,7 @@ export class Paint {
     for (const old of this.#drawing.layer.querySelectorAll(".nbg-told")) old.remove();
     const taken: Box[] = [];
     for (const { edge, came } of step?.given ?? []) this.#tell(edge, came, taken);
+    return taken;
   }
 
   /** Write at an edge what comes back along it in this step: where it covers nothing, and near the middle of the edge. If there is no such place, only the panel says it. */

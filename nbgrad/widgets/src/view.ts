@@ -759,14 +759,15 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #step(step: Step | null, at: number): void {
-    this.scene.paint.step(step, at);
+    const told = this.scene.paint.step(step, at);
     this.#press();
     if (!step) return this.#close();
     this.#unchoose(); // it is no part of the walk
     this.#open(stepPanel(this.scene.description, step), this.scene.box(step.node));
-    // First the boxes that the step leads to, then its own box: so as much as possible of the way between them is in sight.
+    // First the boxes that the step leads to, then what is written there and its own box: so as much as possible of the way between them is in sight.
     if (step.rewrite) this.reveal(this.scene.box(step.rewrite.after));
     for (const { edge } of step.given) this.reveal(this.scene.box(this.scene.edge(edge)?.source ?? ""));
+    told.forEach((box) => this.reveal(box));
     this.reveal(this.scene.box(step.node));
   }
 
