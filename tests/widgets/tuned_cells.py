@@ -4,7 +4,6 @@ They are written as those of ``cells``.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # as people write it
@@ -16,7 +15,7 @@ def shared_encoder() -> None:
     encoder = nn.Sequential(nn.Linear(24, 48), nn.GELU(), nn.Linear(48, 16))
     projector = nn.Linear(16, 8)
     anchor, positive, negative, other = torch.randn(4, 20, 24)
-    kept: list[Any] = []
+    kept: list[torch.Tensor] = []
     encoder.register_forward_hook(lambda _module, _taken, made: kept.append(made))
     projector.weight.register_hook(lambda gradient: gradient.clamp(-1, 1))
     # %%
