@@ -36,7 +36,12 @@ def cell(function: Callable[[], None]) -> Callable[[], None]:
 
 def source(name: str) -> Source:
     """The text of the cells of that network."""
-    text = textwrap.dedent(inspect.getsource(CELLS[name]))
+    return written(CELLS[name])
+
+
+def written(network: Callable[[], None]) -> Source:
+    """The text of the cells in the body of a function."""
+    text = textwrap.dedent(inspect.getsource(network))
     (function,) = ast.parse(text).body
     assert isinstance(function, ast.FunctionDef)
     lines = text.splitlines()[function.body[0].end_lineno :]  # below the docstring

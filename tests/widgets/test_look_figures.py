@@ -194,7 +194,8 @@ def test_the_summary_counts_what_is_right() -> None:
 
 def test_the_two_halves_have_everything_once() -> None:
     tuned, kept = first_look.half("tuned"), first_look.half("kept")
-    assert len(first_look.networks()) == len(tuned) + len(kept) == len({one.name for one in tuned + kept})
+    every = [*first_look.networks(), *first_look.added()]
+    assert len(every) == len(tuned) + len(kept) == len({one.name for one in tuned + kept})
     assert len(cells.CELLS) >= 35
     assert all("loss" in one.text.recorded for one in tuned + kept)
     assert [str(size) for size in SIZES] == ["1171x631", "790x480", "390x700"]

@@ -258,6 +258,31 @@ def test_no_zoom_empties_a_box_or_lets_a_text_leave_it(opened: Any, name: str, s
             looks_right(tab)
 
 
+ABOVE = """() => {
+    const box = document.querySelector(".nbg-current.nbg-node").getBoundingClientRect();
+    const [stage, panel] = [".nbg-stage", ".nbg-panel"].map(one => document.querySelector(one).getBoundingClientRect());
+    return box.top >= stage.top - 1 && box.bottom <= panel.top + 1;
+}"""
+
+
+@pytest.mark.browser
+def test_above_the_panel_of_a_phone_the_box_of_each_step_can_be_read(opened: Any) -> None:
+    net = nbgrad.nn.Sequential(nbgrad.nn.Linear(2, 8), nbgrad.nn.ReLU(), nbgrad.nn.Linear(8, 1))
+    with nbgrad.AutogradGraph("phone") as graph:
+        (net(nbgrad.tensor(torch.rand(16, 2))) ** 2).mean().backward()
+    tab = opened(page(whole(describe(graph), on=Stage(388, 536)), "phone"), size=(390, 600))
+    tab.get_by_test_id("nbgrad-steps").click()
+    assert tab.locator(".nbg-panel").is_visible()
+    assert tab.evaluate(SMALLEST) >= READ - 0.1, "the picture is not made smaller"
+    assert tab.evaluate(OUTSIDE) == []
+    for _ in range(4):
+        assert tab.evaluate(ABOVE), "the box of the step is in sight"
+        expect(tab.locator(".nbg-current .nbg-head")).to_be_visible()
+        tab.get_by_test_id("nbgrad-next").click()
+    tab.get_by_test_id("nbgrad-steps").click()
+    assert tab.locator(".nbg-stage > g").evaluate(INSIDE), "all is seen again"
+
+
 @pytest.mark.browser
 def test_zooming_in_brings_the_rows_of_a_box_back_in_its_place(opened: Any) -> None:
     picture = lay_out(branched(), on=Stage(790, 330))
@@ -343,3 +368,45 @@ def test_a_path_that_the_reader_lights_gets_more_detail(opened: Any) -> None:
     assert sorted(tab.evaluate(lit)) == sorted(before)
     tab.wait_for_timeout(400)
     assert len([one for one in tab.evaluate("window.asked") if one.get("near")]) == 1, "once for a path"
+
+
+SIGNED = """() => {
+    const seen = one => one.checkVisibility({ visibilityProperty: true, opacityProperty: true });
+    const signs = [...document.querySelectorAll(":is(.nbg-fold, .nbg-badge) circle")].filter(seen);
+    return [...document.querySelectorAll(".nbg-told, .nbg-head")].filter(seen).filter(text => {
+        const it = text.getBoundingClientRect();
+        return signs.some(sign => {
+            const { left, right, top, bottom, width } = sign.getBoundingClientRect();
+            const free = 0.15 * width;  // a circle leaves the corners free
+            return Math.min(right - free, it.right) - Math.max(left + free, it.left) > 2
+                && Math.min(bottom - free, it.bottom) - Math.max(top + free, it.top) > 0.3 * Math.min(it.height, width);
+        });
+    }).map(text => text.textContent);
+}"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["LSTM cell, 12 steps", "gradient descent, 30 steps"])
+def test_what_comes_back_is_not_written_under_the_sign_of_a_box(opened: Any, name: str) -> None:
+    described = {**NETWORKS, **LOOPS}[name]()
+    tab = opened(page(whole(described, on=Stage(788, 339)), name), size=(790, 600))
+    tab.get_by_test_id("nbgrad-steps").click()
+    for at in range(6):
+        assert tab.evaluate(SIGNED) == [], at
+        tab.get_by_test_id("nbgrad-next").click()
+
+
+@pytest.mark.browser
+def test_what_comes_back_is_not_written_under_the_panel(opened: Any) -> None:
+    picture = whole(NETWORKS["MLP of 5"](), on=Stage(788, 362))
+    tab = opened(page(picture, "beside"), size=(812, 600))
+    tab.emulate_media(reduced_motion="reduce")
+    tab.get_by_test_id("nbgrad-steps").click()
+    for at in range(8):
+        panel = tab.locator(".nbg-panel").bounding_box()
+        assert panel is not None
+        for told in tab.locator(".nbg-told").all():
+            box = told.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= panel["x"] + 1, at
+        tab.get_by_test_id("nbgrad-next").click()

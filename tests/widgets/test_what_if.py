@@ -20,6 +20,9 @@ from nbgrad.core.symbolic.exports.page import kernels
 from nbgrad.widgets import view
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.schema import Supposed
+from nbgrad.widgets.description.stage import Stage
+from nbgrad.widgets.pipeline import whole
+from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.what_if_page import NUMBERS, what_if_program
 from nbgrad.widgets.what_if import WhatIf
 from tests.widgets.collisions import COLLISIONS
@@ -183,6 +186,45 @@ def test_no_text_covers_another_in_another_run(opened: Any, tmp_path: Path) -> N
     assert ends == ["-0.5", "1.5"], "the ends of the slider have numbers"
     banner = tab.get_by_test_id("nbgrad-what-if-banner").inner_text()
     assert max(map(len, re.findall(r"\d+", banner))) <= 8, "a reader compares few digits"
+
+
+def chain() -> Any:
+    w = nbgrad.tensor(0.5, requires_grad=True)
+    w.name = "w"
+    prediction_error: Any = w
+    for op in (nbgrad.exp, nbgrad.tanh, nbgrad.exp, nbgrad.sin, nbgrad.tanh):
+        prediction_error = prediction_error * 1.25 + op(prediction_error)
+    prediction_error.backward()
+    return w, prediction_error
+
+
+WRITTEN = """node => [...node.querySelectorAll("text")].filter(text => text.getBoundingClientRect().width)
+    .map(text => text.textContent).join()"""
+
+
+@pytest.mark.browser
+def test_a_box_of_one_line_says_the_numbers_of_another_run(opened: Any) -> None:
+    recorded = Recorded(chain)
+    picture = whole(recorded.description, on=Stage(500, 338))
+    assert "line" in picture["layout"]["forms"].values()
+    program = what_if_program(recorded.graph, "prediction_error", {})
+    tab: Page = opened(page(picture, "chain", program), size=(524, 620))
+    tab.locator('[data-testid=nbgrad-node][aria-label^="w,"]').click()
+    tab.get_by_test_id("nbgrad-what-if-number").fill("0.70312")
+    expect(tab.get_by_test_id("nbgrad-what-if-banner")).to_contain_text("What if: w = ")
+    tab.locator(".nbg-panel .nbg-close").click()
+    tab.wait_for_timeout(400)
+    w = tab.locator('[data-testid=nbgrad-node][aria-label^="w,"]')
+    assert w.locator(".nbg-tail").text_content() == "value 0.7031", "not the recorded number"
+    assert tab.evaluate(COLLISIONS) == []
+    for tool in ("zoom-in", "zoom-in", "fit"):
+        tab.get_by_test_id(f"nbgrad-{tool}").click()
+        said = w.evaluate(WRITTEN)
+        assert "0.7031" in said, tool
+        assert "0.5" not in said, tool
+    for _ in range(6):
+        tab.get_by_test_id("nbgrad-zoom-in").click()
+    assert tab.locator(".nbg-node", has_text="mul").first.locator(".nbg-tail").text_content() == "× 1.25"
 
 
 @pytest.mark.parametrize("size", [(1171, 631), (790, 480), (390, 700)])

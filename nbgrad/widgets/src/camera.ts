@@ -16,6 +16,7 @@ export class Camera implements Moved {
   by = 1; // how many times as large as elsewhere all is seen
   moving = false; // whether the reader is moving the drawing now
   moved = false; // by the reader, since the picture was shown
+  about: Box | undefined; // what the open panel is about
   #now = new Placement(1, 0, 0);
   #least = 0.02; // the smallest scale
   #size: [number, number] = [1, 1]; // of the drawing
@@ -23,10 +24,10 @@ export class Camera implements Moved {
   #covered: [number, number] = [0, 0]; // how much of the stage a panel covers: at the right, and at the bottom
   #frame = 0;
   #gliding: Placement | null = null; // where the running glide ends
-  #aside = false; // whether all was seen before a panel came on a projector
+  #aside = false; // whether all was seen before a panel came, and all cannot be read beside it
   readonly #heard = new AbortController();
 
-  constructor(private readonly stage: SVGSVGElement, readonly wants: (event: Event) => boolean, private readonly told: (to: Placement, moving: boolean) => void, private readonly rests: () => void) {
+  constructor(private readonly stage: SVGSVGElement, private readonly readable: (k: number) => boolean, readonly wants: (event: Event) => boolean, private readonly told: (to: Placement, moving: boolean) => void, private readonly rests: () => void) {
     gestures(stage, this, this.#heard.signal);
   }
 
@@ -125,24 +126,28 @@ export class Camera implements Moved {
 
   fit(): void {
     this.moved = true;
+    this.#aside = false;
     this.#seen = this.#room();
     this.#set(this.#fitted());
   }
 
   /** Look at this point of the drawing. */
   go(x: number, y: number): void {
+    this.#aside = false;
     const [[width, height], { k }] = [this.#room(), this.#now];
     this.#set(at(width / 2 - x * k, height / 2 - y * k, k));
   }
 
   /** Move the drawing by these parts of the width and the height of the window. */
   pan(x: number, y: number): void {
+    this.#aside = false;
     const [width, height] = this.#room();
     this.#set(this.#now.led(this.#now.k, [0, 0], [x * width, y * height]));
   }
 
   scale(factor: number): void {
     this.moved = true;
+    this.#aside = false;
     const [width, height] = this.#room();
     this.#set(this.#now.led(this.#limited(this.#now.k * factor), [width / 2, height / 2]));
   }
@@ -152,19 +157,25 @@ export class Camera implements Moved {
     const [[width, height], [w, h]] = [this.#room(), this.#seen];
     if (!width || (width === w && height === h)) return;
     if (!w) return first();
-    const [was, whole] = [this.place, this.#whole()];
+    const [was, whole] = [this.place, this.#aside || this.#whole()];
     this.#seen = [width, height];
-    this.#set(whole ? this.#fitted() : at(was.x + (width - w) / 2, was.y + (height - h) / 2, was.k));
+    this.#set(whole ? this.#all() : at(was.x + (width - w) / 2, was.y + (height - h) / 2, was.k));
   }
 
-  /** A panel covers this much of the stage. If all of the picture was seen, glide until all of it is seen again; on a projector only if its letters stay large enough. `box` stays in sight. */
-  beside(covered: [number, number], box: Box | undefined): void {
-    const whole = this.#whole() || this.#aside;
+  /** A panel covers this much of the stage. If all of the picture was seen, glide until all of it is seen again. What the panel is about stays in sight. */
+  beside(covered: [number, number]): void {
+    const whole = this.#aside || this.#whole();
     this.#covered = covered;
     this.#seen = this.#room();
-    const { k } = this.#fitted();
-    this.#aside = whole && this.by > 1 && covered.some(Boolean) && k < this.legible;
-    this.glide(this.#revealed(whole && !this.#aside ? this.#fitted() : this.place, box));
+    this.glide(this.#revealed(whole ? this.#all() : this.place, this.about));
+  }
+
+  /** From where all of the picture is seen; beside a panel only if it can be read from there, else only what the panel is about. */
+  #all(): Placement {
+    const [fitted, { k }] = [this.#fitted(), this.place];
+    const small = this.by > 1 ? fitted.k < this.legible : this.about && fitted.k < k * 0.995 && (fitted.k < FAR || !this.readable(fitted.k));
+    this.#aside = this.#covered.some(Boolean) && !!small;
+    return this.#aside ? this.#revealed(this.place, this.about) : fitted;
   }
 
   reveal(box: Box): void {

@@ -166,6 +166,22 @@ export function front({ kind }: GraphNode, box: Box): Box {
   return { ...box, width: box.width - behind, height: box.height - behind };
 }
 
+const SIGN = 8; // the radius of a sign at a corner
+
+/** Where the signs at the corners of a box stand: the one that unfolds it, and those of its findings. */
+function signs(node: GraphNode, whole: Box): Box[] {
+  const { x, y, width } = front(node, whole);
+  const places = node.badges.slice(0, 3).map((_, at) => x + width - 4 - 17 * at);
+  if (node.kind === "folded") places.push(x);
+  return places.map((place) => ({ x: place - SIGN, y: y - SIGN, width: 2 * SIGN, height: 2 * SIGN }));
+}
+
+/** Where a box and its signs stand; nothing of a row, which stands in a box. */
+export function occupied(node: GraphNode, { nodes }: Layout): Box[] {
+  const box = nodes[node.id];
+  return box && node.row === null ? [box, ...signs(node, box)] : [];
+}
+
 function nodeGroup(node: GraphNode, whole: Box, by = 1): SVGGElement {
   const box = front(node, whole);
   const group = svg("g", {
@@ -180,12 +196,11 @@ function nodeGroup(node: GraphNode, whole: Box, by = 1): SVGGElement {
     texts.push(svg("path", { class: "nbg-sign", d: `M${box.x + 15} ${box.y + 8}l5 6h-3v5h-4v-5h-3z` }));
   }
   group.append(svg("g", { class: "nbg-texts" }, ...texts));
-  if (folded)
-    group.append(svg("g", { class: "nbg-fold" }, svg("circle", { cx: box.x, cy: box.y, r: 8 }), svg("path", { class: "nbg-plus", d: `M${box.x - 4} ${box.y}h8m-4 -4v8` })));
-  node.badges.slice(0, 3).forEach((badge, at) => {
-    const [x, y] = [box.x + box.width - 4 - 17 * at, box.y];
-    group.append(svg("g", { class: `nbg-badge nbg-badge-${badge.kind}` }, svg("title", {}, badge.text),
-      svg("circle", { cx: x, cy: y, r: 8 }), text(BADGES[badge.kind][0], x, y + 4, "")));
+  signs(node, whole).forEach((place, at) => {
+    const [x, y, badge] = [place.x + SIGN, box.y, node.badges.slice(0, 3)[at]];
+    const circle = svg("circle", { cx: x, cy: y, r: SIGN });
+    if (!badge) return group.append(svg("g", { class: "nbg-fold" }, circle, svg("path", { class: "nbg-plus", d: `M${x - 4} ${y}h8m-4 -4v8` })));
+    group.append(svg("g", { class: `nbg-badge nbg-badge-${badge.kind}` }, svg("title", {}, badge.text), circle, text(BADGES[badge.kind][0], x, y + 4, "")));
   });
   return group;
 }

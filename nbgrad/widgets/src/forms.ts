@@ -4,12 +4,12 @@ import { HIGH, LEGIBLE, LETTERS, NAME, NARROW, SHORT, TOGETHER } from "./constan
 import type { Box, Form, Node as GraphNode, Picture } from "./description";
 import { attribute, flag } from "./dom";
 import { type Drawing, front, shrinking } from "./draw";
+import { cut, widthOf } from "./write";
 
 const [HEAD, LINE] = [14.8, 11.7]; // the size of the letters of the first line, which are bold, and of the others, with some room to spare
 const NAMED = (LEGIBLE * LETTERS) / 13; // the letters of a name are larger than others
 const [TALL, CAPITAL] = [15, 9.3]; // how high a name and a capital letter are
 const FEWEST = 4; // the letters of a name that has no room at all
-const LEAST = 0.75; // letters of a name that does not fit even so are rather smaller, but by no more than that
 const NEAR = 0.995; // a scale that is only that much smaller is as good
 
 /** One box, and how it is drawn. */
@@ -23,8 +23,17 @@ interface Part {
   name: number; // how large the name can be in a box that was measured for it
   texts: SVGGElement;
   inside: SVGGElement[]; // its rows and their marks
-  plain: Map<SVGElement, [x: string, y: string, end: boolean, text: string]>; // where its texts stand in the card
+  plain: Map<SVGElement, Plain>;
   now: string;
+}
+
+/** A text of a card: where it stands there, all of it, and as much of it as this module has written. */
+interface Plain {
+  x: string;
+  y: string;
+  end: boolean;
+  text: string;
+  shown: string;
 }
 
 export class Forms {
@@ -68,6 +77,11 @@ export class Forms {
       return by * scale * (form === "name" ? 13 : LETTERS);
     }));
   }
+
+  /** Whether there is something to read in each box at this scale. */
+  readable(scale: number): boolean {
+    return this.letters(scale) >= LEGIBLE * LETTERS * NEAR;
+  }
 }
 
 /** The form, and the factor by which it is drawn larger or smaller in its place. */
@@ -97,8 +111,9 @@ function wide(node: GraphNode, flat = false): number {
 }
 
 /** The paler text after the name in the short form, or in the one of one line. */
-const tailed = (node: GraphNode, flat: boolean): string =>
-  [room(node.about, (flat ? NAME : SHORT) - (node.label[0] ?? "").length), flat && shape(node)].filter(Boolean).join(" ");
+const tailed = (node: GraphNode, flat: boolean): string => [about(node, flat), flat && shape(node)].filter(Boolean).join(" ");
+
+const about = (node: GraphNode, flat: boolean): string => room(node.about, (flat ? NAME : SHORT) - (node.label[0] ?? "").length);
 
 /** The line of a short box. */
 const shape = (node: GraphNode): string => cut(node.label[shapeLine(node)] ?? "", SHORT);
@@ -108,9 +123,6 @@ const length = (text: string): number => [...text].reduce((sum, letter) => sum +
 
 /** The line of a short box: the shape, or the number where there is no shape. */
 const shapeLine = ({ label, numbers }: Pick<GraphNode, "label" | "numbers">): number => Math.max(1, (numbers[0] ?? label.length) - 1);
-
-/** A text, cut after a number of letters. */
-export const cut = (text: string, letters: number): string => (text.length > letters ? `${text.slice(0, Math.max(1, letters - 1))}…` : text);
 
 /** The same in the middle: names differ at both ends. */
 const shortened = (text: string, letters: number): string => (text.length > letters ? `${text.slice(0, letters >> 1)}…${text.slice(text.length - ((letters - 1) >> 1))}` : text);
@@ -124,15 +136,25 @@ function room(text: string, letters: number): string {
   return letters > NARROW ? (bare[0] === "·" ? shortened : cut)(bare, letters - 1) : "";
 }
 
+/** The text of an element; of a first line only its name. */
+const own = (element: Element): string => (element.matches(".nbg-head") ? element.firstChild : element)?.textContent ?? "";
+
+const isLine = (element: SVGElement, at: number): boolean => element.matches(".nbg-line") && Number(element.dataset["line"]) === at;
+
 function write(part: Part, form: Form, by: number, scale: number): void {
   const { node, box, texts, inside, plain } = part;
   const [whole, tall, flat] = [form === "card", form === "short", form === "line"];
   for (const element of inside) flag(element, "roomless", !whole);
   flag(texts, "brief", !whole);
   const lines = texts.querySelectorAll<SVGTextElement>("*");
-  for (const line of lines) {
-    const own = line.matches(".nbg-head") ? line.firstChild : line;
-    if (!plain.has(line)) plain.set(line, [line.getAttribute("x") ?? "", line.getAttribute("y") ?? "", line.matches(".nbg-end"), own?.textContent ?? ""]);
+  const line = shapeLine(node);
+  let said = ""; // by that line
+  for (const element of lines) {
+    const text = own(element);
+    const known = plain.get(element) ?? { x: element.getAttribute("x") ?? "", y: element.getAttribute("y") ?? "", end: element.matches(".nbg-end"), text, shown: text };
+    if (text !== known.shown && element.matches(".nbg-line, .nbg-rule")) known.text = text; // another run, or a step, has written it
+    plain.set(element, known);
+    if (isLine(element, line)) said = known.text;
   }
   const wideness = box.width / by;
   const edge = inset(node);
@@ -140,30 +162,35 @@ function write(part: Part, form: Form, by: number, scale: number): void {
   const space = form === part.form && by === 1 ? Infinity : wideness - around(node);
   let head = brief(node, !tall);
   for (let left = head.length - 2; left >= FEWEST && HEAD * length(head) > space; left--) head = shortened(node.variable || name, left);
-  if (form === "name") by = Math.max(LEAST * by, Math.min(by, box.width / (HEAD * length(head) + around(node))));
-  const tail = by * scale < LEGIBLE * NEAR ? "" : flat ? tailed(node, true) : room(node.about, letters - name.length);
-  const line = shapeLine(node);
+  if (form === "name") by = Math.min(by, Math.max(1, box.width / ((widthOf(head, true) * 13) / LETTERS + around(node))));
+  const tail = by * scale < LEGIBLE * NEAR ? "" : flat ? [about(node, true), cut(said, SHORT)].filter(Boolean).join(" ") : room(node.about, letters - name.length);
   let rules = 0;
   for (const element of lines) {
-    const [x, y, end, text] = plain.get(element)!;
+    const known = plain.get(element)!;
+    const { x, y, end, text } = known;
     const kind = (name: string) => element.matches(`.nbg-${name}`);
-    const left = kind("rule") ? form === "name" || rules++ : kind("minibars") ? !tall : kind("line") && !(tall && Number(element.dataset["line"]) === line);
+    const left = kind("rule") ? form === "name" || rules++ : kind("minibars") ? !tall : kind("line") && !(tall && isLine(element, line));
     const shown = whole || !left;
     element.style.display = shown ? "" : "none";
     if (!shown) continue;
     if (kind("head")) element.firstChild!.textContent = whole ? text : head;
-    else if (kind("tail")) element.textContent = whole ? text : HEAD * length(head) + LINE * length(tail) + 6 > space ? "" : tail;
+    else if (kind("tail")) {
+      element.textContent = whole ? text : HEAD * length(head) + LINE * length(tail) + 6 > space ? "" : tail;
+      if (flat && element.textContent) [element.dataset["about"], element.dataset["line"]] = [about(node, true), String(line)];
+      else delete element.dataset["line"];
+    }
     else if (kind("line") || kind("rule")) {
       const beside = kind("rule") && (flat || line < node.label.length);
       attribute(element, "x", whole ? x : beside ? box.x + wideness - edge : box.x + edge);
       attribute(element, "y", whole ? y : box.y + (flat ? 18 : 34));
       flag(element, "end", whole ? end : beside);
-      const most = kind("line") ? SHORT : Math.max(8, TOGETHER - (node.label[line]?.length ?? 0));
+      const most = kind("line") ? SHORT : Math.max(8, TOGETHER - said.length);
       if (text.length > most) element.textContent = whole ? text : cut(text, most);
     } else if (kind("minibars")) {
       const { x: from, y: top, width, height } = (element as unknown as SVGPathElement).getBBox();
       attribute(element, "transform", whole ? "" : `translate(${box.x + wideness - edge - from - width} ${box.y + 18 - top - height})`);
     }
+    known.shown = own(element);
   }
   const down = whole ? 0 : tall ? Math.max(0, (box.height - HIGH * by) / 2) : (box.height + CAPITAL * by) / 2 - 18 * by;
   attribute(texts, "transform", by === 1 && !down ? "" : shrinking(box, by, down));

@@ -2,12 +2,13 @@
 
 import type { Box, Frame, Node as GraphNode, Picture, Step } from "./description";
 import { attribute, flag, svg } from "./dom";
-import { broken, type Drawing, farEnds, natural, spoken } from "./draw";
-import { cut } from "./forms";
+import { broken, type Drawing, farEnds, natural, occupied, spoken } from "./draw";
 import { translate } from "./language";
 import { classColour, original, twinOf } from "./model";
-import { widthOf, write } from "./write";
+import { titled } from "./titles";
+import { cut, widthOf, write } from "./write";
 
+const COVERED = 24; // square pixels of other parts that may lie under a text
 const UNKNOWN = ["∇", "?"].join(" "); // until the walk has reached it
 
 export class Paint {
@@ -88,8 +89,8 @@ export class Paint {
     }
   }
 
-  /** Draw the backward as far as one step; null for all of it again. */
-  step(step: Step | null, at: number): void {
+  /** Draw the backward as far as one step; null for all of it again. Return where it is written what comes back. */
+  step(step: Step | null, at: number): Box[] {
     flag(this.#stage, "stepping", step !== null);
     const { nodes, edges, marks, jumps } = this.#drawing;
     const { steps } = this.#picture.description;
@@ -114,9 +115,10 @@ export class Paint {
     for (const old of this.#drawing.layer.querySelectorAll(".nbg-told")) old.remove();
     const taken: Box[] = [];
     for (const { edge, came } of step?.given ?? []) this.#tell(edge, came, taken);
+    return taken;
   }
 
-  /** Write at an edge what comes back along it in this step: where it covers the least of the boxes, and near the middle of the edge. */
+  /** Write at an edge what comes back along it in this step: where it covers nothing, and near the middle of the edge. If there is no such place, only the panel says it. */
   #tell(edge: string, came: string, taken: Box[]): void {
     const { layout, description } = this.#picture;
     const runs = layout.edges[edge] ?? [];
@@ -124,7 +126,7 @@ export class Paint {
     if (!points.length) return;
     const text = `∇ ${cut(came, 32)}`; // the panel has all of it
     const [width, height] = [widthOf(text, true), 14];
-    const shapes = [...taken, ...description.nodes.flatMap(({ id, row }) => (row === null ? (layout.nodes[id] ?? []) : [])), ...Object.values(layout.marks), ...Object.values(layout.labels), ...layout.jumps.map(({ box }) => box), ...Object.values(layout.scopes).map((one) => ({ ...one, height: 22 }))];
+    const shapes = [...taken, ...description.nodes.flatMap((node) => occupied(node, layout)), ...Object.values(layout.marks), ...Object.values(layout.labels), ...layout.jumps.map(({ box }) => box), ...description.scopes.flatMap(({ id, label }) => (layout.scopes[id] ? [titled(layout.scopes[id], label)] : []))];
     // Where boxes are close together, only beside them there is room.
     const { source, target } = description.edges.find(({ id }) => id === edge)!;
     const signs = layout.jumps.flatMap(({ edges, node, box }) => (edges.includes(edge) && node === source ? [box] : []));
@@ -144,6 +146,7 @@ export class Paint {
     places.push(...besides.filter(({ x }) => x >= 0 && x + width <= layout.width).map((box): [Box, number] => [box, 9]));
     const [best] = places.map(([box, far]): [Box, number] => [box, 1e4 * covered(box) + far]).sort((a, b) => a[1] - b[1]);
     const { x, y } = best![0];
+    if (covered(best![0]) > COVERED) return; // it could not be read, nor what is below it
     taken.push(best![0]);
     this.#drawing.layer.append(svg("text", { class: "nbg-told", "aria-hidden": "true", x, y: y + 11 }, text));
   }

@@ -1,7 +1,7 @@
 // The titles of modules, as large on the screen as ever when the picture is small.
 
 import type { Box, Picture } from "./description";
-import type { Drawing } from "./draw";
+import { type Drawing, occupied } from "./draw";
 
 const STEP = 1.25; // titles grow in steps of this factor, so that they do not move at every turn of the wheel
 const MOST = 400; // with more modules than this, no title grows
@@ -17,18 +17,18 @@ interface Title {
 
 const HEIGHT = 20;
 
-/** A box with the sign at its corner. */
-const signed = ({ x, y, width, height }: Box): Box => ({ x: x - 8, y: y - 8, width: width + 8, height: height + 8 });
-
 /** How wide a title is at scale 1. */
 const wide = (label: string): number => 22 + 6.6 * label.length;
+
+/** Where the title of a frame stands, where it has grown by a step. */
+export const titled = (frame: Box, label: string): Box => ({ ...frame, width: Math.min(frame.width, 4 + STEP * wide(label)), height: STEP * HEIGHT });
 
 export class Titles {
   readonly #titles: Title[] = []; // outer ones first
   #power = 0; // of STEP
 
   constructor({ scopes }: Drawing, { description, layout }: Picture) {
-    const boxes = description.scopes.length > MOST ? [] : [...description.nodes.flatMap(({ id, row, kind }) => (row === null && layout.nodes[id] ? [kind === "folded" ? signed(layout.nodes[id]) : layout.nodes[id]] : [])), ...Object.values(layout.scopes), ...Object.values(layout.marks), ...layout.jumps.map(({ box }) => box)];
+    const boxes = description.scopes.length > MOST ? [] : [...description.nodes.flatMap((node) => occupied(node, layout)), ...Object.values(layout.scopes), ...Object.values(layout.marks), ...layout.jumps.map(({ box }) => box)];
     for (const { id, label } of description.scopes) {
       const [element, frame] = [scopes.get(id), layout.scopes[id]];
       if (element && frame) this.#titles.push({ element, frame, label, brief: label.split(" (")[0]!, inside: boxes.filter((box) => box !== frame && overlap(box, frame)) });

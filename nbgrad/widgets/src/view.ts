@@ -124,6 +124,7 @@ export class View implements Touched, Keyed, Tools {
     this.#about();
     this.#camera = new Camera(
       this.#stage,
+      (k) => this.scene.forms.readable(k),
       (event) => this.#wants(event),
       (to, moving) => {
         if (!this.scene) return;
@@ -477,12 +478,13 @@ export class View implements Touched, Keyed, Tools {
   #showPanel(shown: boolean, box?: Box, again = false): void {
     clearTimeout(this.#waiting);
     this.#panel.hidden = !shown;
+    this.#camera.about = box;
     this.#press();
     flag(this.#panel, "through", again);
-    if (!again) return this.#lay(box);
+    if (!again) return this.#lay();
     this.#waiting = window.setTimeout(() => {
       flag(this.#panel, "through", false);
-      this.#lay(box);
+      this.#lay();
     }, AGAIN);
   }
 
@@ -495,11 +497,11 @@ export class View implements Touched, Keyed, Tools {
     });
   }
 
-  #lay(box?: Box): void {
+  #lay(): void {
     const { width, height } = this.#panel.getBoundingClientRect(); // 0 if it is hidden
     this.#covered = width >= this.#stage.clientWidth ? [0, height] : [width, 0]; // below, in a narrow view
     this.#covered.forEach((size, at) => this.root.style.setProperty(at ? "--nbg-bottom" : "--nbg-right", `${size}px`));
-    this.#camera.beside(this.#covered, box);
+    this.#camera.beside(this.#covered);
   }
 
   #close(): void {
@@ -757,14 +759,15 @@ export class View implements Touched, Keyed, Tools {
   }
 
   #step(step: Step | null, at: number): void {
-    this.scene.paint.step(step, at);
+    const told = this.scene.paint.step(step, at);
     this.#press();
     if (!step) return this.#close();
     this.#unchoose(); // it is no part of the walk
-    this.#open(stepPanel(this.scene.description, step));
-    // First the boxes that the step leads to, then its own box: so as much as possible of the way between them is in sight.
+    this.#open(stepPanel(this.scene.description, step), this.scene.box(step.node));
+    // First the boxes that the step leads to, then what is written there and its own box: so as much as possible of the way between them is in sight.
     if (step.rewrite) this.reveal(this.scene.box(step.rewrite.after));
     for (const { edge } of step.given) this.reveal(this.scene.box(this.scene.edge(edge)?.source ?? ""));
+    told.forEach((box) => this.reveal(box));
     this.reveal(this.scene.box(step.node));
   }
 

@@ -1,0 +1,60 @@
+"""More networks as people write them, on which the picture is improved: each has shown something that others do not.
+
+They are written as those of ``cells``.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F  # noqa: N812  # as people write it
+from torch import nn
+
+
+def shared_encoder() -> None:
+    """An encoder that is called four times: gradients come back to folded boxes that stand close together."""
+    encoder = nn.Sequential(nn.Linear(24, 48), nn.GELU(), nn.Linear(48, 16))
+    projector = nn.Linear(16, 8)
+    anchor, positive, negative, other = torch.randn(4, 20, 24)
+    kept: list[torch.Tensor] = []
+    encoder.register_forward_hook(lambda _module, _taken, made: kept.append(made))
+    projector.weight.register_hook(lambda gradient: gradient.clamp(-1, 1))
+    # %%
+    za, zp, zn, zo = (F.normalize(projector(encoder(one)), dim=1) for one in (anchor, positive, negative, other))
+    similarities = torch.stack([(za * one).sum(dim=1) for one in (zp, zn, zo)], dim=1) / 0.07
+    contrastive = F.cross_entropy(similarities, torch.zeros(20, dtype=torch.long))
+    loss = contrastive + 0.01 * sum(hidden.square().mean() for hidden in kept)
+    loss.backward()
+
+
+def kalman_filter() -> None:
+    """Matrices through three steps: names of many ops on few lines, and no module."""
+    transition = torch.tensor([[1.0, 0.1], [0.0, 1.0]], requires_grad=True)
+    log_q, log_r = torch.zeros(2, requires_grad=True), torch.zeros(1, requires_grad=True)
+    seen_through = torch.tensor([[1.0, 0.0]])
+    seen = torch.randn(3, 1)
+    # %%
+    mean, spread = torch.zeros(2), torch.eye(2)
+    loss = torch.zeros(())
+    for z in seen:
+        mean, spread = transition @ mean, transition @ spread @ transition.T + torch.diag(log_q.exp())
+        noise = seen_through @ spread @ seen_through.T + log_r.exp()
+        gain = torch.linalg.solve(noise, seen_through @ spread).T
+        error = z - seen_through @ mean
+        loss = loss + 0.5 * (error @ torch.linalg.solve(noise, error) + torch.logdet(noise))
+        mean, spread = mean + gain @ error, spread - gain @ seen_through @ spread
+    loss.backward()
+
+
+def scalar_program() -> None:
+    """Numbers alone: each box says its value, also in one line, and a what-if changes them all."""
+    a, b = torch.tensor(2.0, requires_grad=True), torch.tensor(-3.0, requires_grad=True)
+    c, f = torch.tensor(10.0, requires_grad=True), torch.tensor(-2.0, requires_grad=True)
+    # %%
+    e = a * b
+    d = e + c
+    g = d * f
+    loss = (g - d).tanh() / (1 + e.exp()) + (a * b * c * f).sin()
+    loss.backward()
+
+
+TUNED: tuple[Callable[[], None], ...] = (shared_encoder, kalman_filter, scalar_program)
