@@ -57,7 +57,7 @@ def test_the_histogram_of_a_tensor_that_is_looked_up_is_one_of_all_its_numbers()
     assert (found["bars"], found["sample"]) == ([4, *[0] * 18, 100], "")
     (drawn,) = [node["value"] for node in describe(graph)["nodes"] if node["label"][0] == "w"]
     assert drawn is not None
-    assert drawn["sample"] == "65,536 of 240,000"
+    assert drawn["sample"] == "16,384 of 240,000"
     assert drawn["facts"] == found["facts"]
 
 

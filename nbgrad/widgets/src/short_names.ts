@@ -2,6 +2,6 @@
 
 const { abs, max, min, round, ceil, floor } = Math;
 const { entries, values } = Object;
-const { Number: number, String: string } = globalThis;
+const { Number: number, String: string, Boolean: boolean, document } = globalThis;
 
-export { abs as $abs, ceil as $ceil, entries as $entries, floor as $floor, max as $max, min as $min, round as $round, values as $values, number as $Number, string as $String };
+export { abs as $abs, ceil as $ceil, entries as $entries, floor as $floor, max as $max, min as $min, round as $round, values as $values, number as $Number, string as $String, boolean as $Boolean, document as $document };
