@@ -57,7 +57,7 @@ def run(arguments: list[str]) -> int:
 
         seconds, goes_on, others = recording.seconds, recording.goes_on, recording.others.found
         lines = report(graph, program.name, seconds, goes_on=goes_on, thread=recording.thread, others=others)
-        if not (graph.records or graph.ending):
+        if not _has_recorded(recording):
             _tell(stream, [*lines, *[f"  {one}" for one in missing]])
             return
         _tell(stream, lines)
@@ -107,7 +107,7 @@ def check(arguments: list[str]) -> int:
 
     def then(recording: "ProgramRecording | None") -> None:
         findings = [] if recording is None else recording.graph.findings()
-        if recording is not None and (recording.graph.records or recording.graph.ending):
+        if _has_recorded(recording):
             status[0] = int(any(one.reaches(given.fail_on) for one in findings))
         else:
             _tell(stream, [f"nbgrad: {program.name}: {_unrecorded(recording)}"])
@@ -127,6 +127,11 @@ def check(arguments: list[str]) -> int:
         if left.code in (None, 0):
             return status[0]
         raise
+
+
+def _has_recorded(recording: "ProgramRecording | None") -> bool:
+    """Whether there is something to report and to save: ops, or the error that ended the program."""
+    return recording is not None and bool(recording.graph.records or recording.graph.ending is not None)
 
 
 def _unrecorded(recording: "ProgramRecording | None") -> str:
