@@ -30,6 +30,7 @@ from benchmarks import (  # noqa: F401  # they add cases
 )
 from benchmarks.case import CASES, Case
 from benchmarks.report import Report, device_name
+from nbgrad.core.compilation import why_not
 
 OUTPUT = Path("build")
 
@@ -126,6 +127,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error("--device cuda: torch finds no CUDA device here")
     if options.device == "cpu" and (large := [name for name in options.cases if name in known and known[name].large]):
         parser.error(f"{', '.join(large)}: a step takes minutes on a processor: add --device cuda")
+    if (reason := why_not()) is not None and os.environ.get("NBGRAD_COMPILED") != "0":
+        parser.error(f"these would be the times of plain Python: {reason}. NBGRAD_COMPILED=0 measures it on purpose")
     options.threads = options.threads or ([1, 2] if options.device == "cpu" else [1])
     usual = [name for name in tables if _is_usual(name, known.get(name), options.device)]
     options.tables = [name for name in tables if name in (options.cases or usual)]

@@ -388,6 +388,18 @@ def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no case nothing: there are" in capsys.readouterr().err
 
 
+def test_plain_python_is_measured_only_on_purpose(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "why_not", lambda: "graph.py changed after it was compiled. Run make compile")
+    monkeypatch.delenv("NBGRAD_COMPILED", raising=False)
+    with pytest.raises(SystemExit):
+        command.parse(["mlp"])
+    assert "plain Python: graph.py changed after it was compiled. Run make compile" in capsys.readouterr().err
+    monkeypatch.setenv("NBGRAD_COMPILED", "0")
+    assert command.parse(["mlp"]).tables == ["mlp"]
+
+
 def test_what_is_measured_where(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     usual = command.parse([])
     assert {"start", "view", "memory", "cnn", "distributed"} <= set(usual.tables)

@@ -8,6 +8,7 @@ from math import isfinite
 from nbgrad.core.graph.compilation import Compilation
 from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.losses import BackwardLoss
+from nbgrad.core.graph.timing import TimedGraph
 from nbgrad.core.translation import translate
 from nbgrad.run.formats import before, told_findings, where
 from nbgrad.run.threads import OtherThread
@@ -21,6 +22,9 @@ _PLAIN = "_.,-=+*#"
 """The levels of a line of losses, also for a terminal without the blocks."""
 
 _WIDTH = 32
+_ROWS = 5
+"""How many rows of the slowest ops are shown."""
+
 _LINES = 4
 """The losses of so many lines of a program are shown, those with the most losses first."""
 
@@ -66,6 +70,8 @@ def report(
     records = graph.records
     if told := totals(graph, records, graph.known_memory(records)):
         lines.append(f"  {told}")
+    if isinstance(graph, TimedGraph):
+        lines += [f"  {line}" for line in graph.slowest().table(_ROWS)]
     lines += [f"  {line}" for line in rank_notes(graph)]
     if graph.compiler is not None:
         lines += [f"  {line}" for line in _compiled(graph.compilation)]

@@ -53,6 +53,19 @@ def test_losses_of_several_lines_are_told_apart() -> None:
     assert all("test_report.py:" in line for line in losses)
 
 
+def test_a_run_with_a_clock_names_the_slowest_ops() -> None:
+    w = torch.ones(2, requires_grad=True)
+    with nbgrad.record(view="none", time=True) as graph:
+        (w.exp().tanh().sin().cos() * 2).sum().backward()
+    lines = report(graph, "slow.py", 1.5)
+    head = next(at for at, line in enumerate(lines) if line.split()[:1] == ["op"])
+    assert [line.split()[0] for line in lines[head + 2 : head + 7]] == [row.op for row in graph.slowest()][:5]
+    assert lines[head + 7] == "  ... 2 more"
+    with nbgrad.record(view="none") as graph:
+        (w * 2).sum().backward()
+    assert not any("share" in line for line in report(graph, "slow.py", 1.5))
+
+
 def test_threads_that_train_unrecorded_are_named() -> None:
     def train(make: Any, times: int) -> None:
         for _ in range(times):

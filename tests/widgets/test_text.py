@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+import torch
+
 import nbgrad
 from nbgrad import AutogradGraph
 from nbgrad.widgets.describe import describe
@@ -40,6 +43,25 @@ def test_what_is_wrong_stands_above_the_table(small: Description) -> None:
     assert lines[31:33] == ["(2 more findings are not listed)", ""]
     small["problems"] = []
     assert text(small).splitlines()[1:3] == ["Finding: vanishing gradients", ""]
+
+
+@pytest.mark.parametrize("dialect", [torch, nbgrad])
+def test_with_a_clock_the_slowest_are_listed(dialect: Any) -> None:
+    w = dialect.ones(200, 10, requires_grad=True)
+    with nbgrad.record(view="none", time=True) as graph:
+        loss = (w.exp().tanh().sin().cos().exp().tanh() * 2).sum()
+        loss.backward()
+    written = text(describe(graph)).split("\n\n")
+    slow = next(part for part in written if part.startswith("Slowest"))
+    head, *rows, rest = slow.splitlines()[1:]
+    assert head.split() == ["Time", "Forward", "Backward"]
+    ranked = [" = ".join(filter(None, (one.name, one.op))) for one in graph.slowest()]
+    names = [" ".join(row.split()[1:-6]) for row in rows]
+    assert [set(name.split(" = ")) for name in names] == [set(name.split(" = ")) for name in ranked[:5]]
+    assert rest == f"({len(ranked) - 5} with less are not listed)"
+    with nbgrad.record(view="none") as without:
+        (w * 2).sum().backward()
+    assert "Slowest" not in text(describe(without))
 
 
 def test_a_node_is_marked_where_the_picture_has_a_mark() -> None:

@@ -89,10 +89,14 @@ class Slowest:
         return self.rows[at]
 
     def __repr__(self) -> str:
+        return "\n".join(self.table(_SHOWN))
+
+    def table(self, most: int) -> list[str]:
+        """The lines of the table, with at most so many rows."""
         kept = {"call": ("op", "module", "line"), "op": ("op",), "module": ("module",), "line": ("line",)}[self.by]
         head = [*kept, *([] if self.by == "call" else ["calls"]), "forward", "backward", "share"]
         table = [head]
-        for row in self.rows[:_SHOWN]:
+        for row in self.rows[:most]:
             outside = "(model)" if self.by == "module" else "-"
             op = f"{row.op} {row.name}".strip()
             words = {"op": op, "module": row.module or outside, "line": _cut(row.line) or "-"}
@@ -100,12 +104,12 @@ class Slowest:
             numbers = [time_text(row.forward), time_text(row.backward), f"{row.share:.1%}"]
             table.append([*(words[column] for column in kept), *calls, *numbers])
         lines = columns(table, left=range(len(kept)))
-        rest = self.rows[_SHOWN:]
+        rest = self.rows[most:]
         if rest:
             lines.append(f"... {len(rest):,} more")
         total = f"all: {time_text(self.forward)} forward, {time_text(self.backward)} backward"
         rule = "-" * max(map(len, lines))
-        return "\n".join([lines[0], rule, *lines[1:], rule, total])
+        return [lines[0], rule, *lines[1:], rule, total]
 
 
 def slowest(records: list[Record], times: dict[int, Times], by: By) -> Slowest:

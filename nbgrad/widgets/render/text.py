@@ -8,7 +8,7 @@ from nbgrad.core.stages import stage
 from nbgrad.core.translation import message, translate
 from nbgrad.widgets.description.format import lines_of
 from nbgrad.widgets.description.outline import Outline
-from nbgrad.widgets.description.schema import Description, Edge, Kind, Node
+from nbgrad.widgets.description.schema import Description, Edge, Kind, Node, Ranking
 from nbgrad.widgets.description.text_metrics import clip
 from nbgrad.widgets.description.told import LISTED, told, unlisted
 
@@ -16,6 +16,9 @@ ROWS = 200
 """How many nodes are listed: the last ones, where the backward starts."""
 
 _COLUMN = 48
+
+_MOST = 5
+"""How many ops and tensors the list of the slowest has."""
 
 HEADER = (message("node"), message("kind"), message("label"), message("scope"), message("takes"))
 """The heads of the columns of a table."""
@@ -43,7 +46,7 @@ def text(graph: Description | Outline, *, rows: int = ROWS) -> str:
 
     Returns:
         Lines without trailing blanks: the summary, the notes, the findings, one row for each node with its inputs and
-        its marks in the picture, the gradients, and the broadcast reductions.
+        its marks in the picture, the slowest if there was a clock, the gradients, and the broadcast reductions.
     """
     outline = Outline.of(graph)
     description, tree = outline.description, outline.tree
@@ -69,6 +72,7 @@ def text(graph: Description | Outline, *, rows: int = ROWS) -> str:
     lines += ["", *_align(table)]
     if len(nodes) > rows:
         lines.append(translate("({count:,} earlier nodes are not listed)", count=len(nodes) - rows))
+    lines += _slowest(description["ranking"])
     gradients = [(edge, edge["gradient"]) for edge in description["edges"] if edge["gradient"]]
     lines += _section(translate("Gradients"), gradients, _COLUMN, rows)
     reduced = [(edge, edge["reduction"]["text"]) for edge in description["edges"] if edge["reduction"] is not None]
@@ -86,6 +90,21 @@ def _findings(description: Description) -> list[str]:
         ]
         return [clip(f"{description['outcome']}: {', '.join(judged)}", 500)]
     return [translate("Finding: {text}", text=clip(text, 500)) for text in said] + unlisted(found)
+
+
+def _slowest(ranking: Ranking) -> list[str]:
+    """The ops and tensors that took most of the time, if it was measured."""
+    columns = [one for one in ranking["columns"] if one["key"] in ("time", "forward", "backward")]
+    if not columns:
+        return []
+    order = columns[0]["order"]
+    table = [["", "", *(column["title"] for column in columns)]]
+    for at in order[:_MOST]:
+        row = ranking["rows"][at]
+        table.append([row["node"], clip(row["name"], _COLUMN), *(column["cells"][at] or "-" for column in columns)])
+    rest = len(order) - _MOST
+    more = [translate("({count:,} with less are not listed)", count=rest)] if rest > 0 else []
+    return ["", f"{translate('Slowest first')}:", *(f"  {line}" for line in _align(table)), *more]
 
 
 def _section(title: str, said: list[tuple[Edge, str]], width: int, rows: int) -> list[str]:
