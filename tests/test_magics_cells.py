@@ -108,6 +108,7 @@ def test_a_step_over_cells_is_one_graph(
         assert loss.earlier is None
 
 
+@pytest.mark.sampled(2)
 def test_each_form_of_recording_finds_the_other(shell: InteractiveShell, library: str) -> None:
     begin(shell, library, on=False)
     run(shell, f"with nbgrad.record():\n    {FORWARD}\n    {LOSS}")
@@ -129,6 +130,7 @@ def test_a_first_cell_that_is_not_recorded_is_shown(shell: InteractiveShell, lib
     assert all(record.earlier is None for record in records)
 
 
+@pytest.mark.sampled(2)
 def test_cells_that_run_twice_and_out_of_order(shell: InteractiveShell, library: str) -> None:
     begin(shell, library)
     run(shell, FORWARD)
@@ -169,6 +171,7 @@ def test_a_checkpoint_that_is_loaded_in_between(shell: InteractiveShell, library
     assert whole(shell)
 
 
+@pytest.mark.sampled(2)
 def test_a_loop_over_two_cells_keeps_one_graph(shell: InteractiveShell, library: str) -> None:
     begin(shell, library)
     pasts = []

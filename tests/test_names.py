@@ -191,6 +191,7 @@ ERRORS: dict[str, tuple[str, list[str | None]]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", ERRORS)
 def test_operands_of_an_error_have_the_names_of_the_cell(shell: InteractiveShell, library: str, case: str) -> None:
     code, names = ERRORS[case]

@@ -260,6 +260,7 @@ def test_the_code_in_a_task_is_marked_as_in_english() -> None:
             assert needed <= made <= original, (number, said)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("german")
 @pytest.mark.parametrize("source", SOURCES, ids=[one.stem for one in SOURCES])
 def test_pages_and_slides_find_the_questions_of_a_lesson_in_german(source: Path) -> None:

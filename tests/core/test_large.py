@@ -99,6 +99,7 @@ def test_the_loss_of_a_later_cell_leads_through_ops_that_a_graph_has_left_out() 
     assert [later.backwards, later.left_out] == [1, 161]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("small")
 @DIALECTS
 def test_a_picture_of_more_ops_than_it_draws_takes_no_longer(dialect: ModuleType, tmp_path: Path) -> None:

@@ -194,6 +194,7 @@ def large(dtype: torch.dtype) -> torch.Tensor:
     return (3 * torch.randn(*MOST, dtype=wide)).to(dtype)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("dtype", LARGE, ids=str)
 def test_the_statistics_of_a_large_tensor(dtype: torch.dtype, window: str) -> None:
@@ -230,6 +231,7 @@ def test_huge_and_tiny_numbers_in_a_large_tensor(value: float, dtype: torch.dtyp
     check_statistics(data)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.skipif(not compiled(), reason="there is one pass only in the compiled core")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("count", [SMALL + 1, SMALL + 15, 40_000, SAMPLE, SAMPLE + 1, 300_001])

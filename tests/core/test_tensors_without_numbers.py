@@ -147,6 +147,7 @@ def memory(graph: AutogradGraph) -> dict[str, Any]:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("around", WITHOUT, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("make", [decoder, convolution, recurrence], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("of", DIALECTS, ids=lambda one: one.__name__)
@@ -160,6 +161,7 @@ def test_the_graph_is_that_of_real_tensors(of: Any, make: Callable[[Any], Any], 
     assert without.findings() == real.findings() == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("of", DIALECTS, ids=lambda one: one.__name__)
 def test_in_fake_tensor_mode_the_attention_is_the_kernel_of_the_processor(of: Any) -> None:
     real, fake = recorded(of, fused, nullcontext), recorded(of, fused, FakeTensorMode)

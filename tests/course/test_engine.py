@@ -348,6 +348,7 @@ BROKEN: tuple[Any, ...] = (
 """Objects in the place of a function or a class of a file."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PARTS.values())
 def test_a_check_of_the_engine_never_raises_and_says_the_same_again(name: str, folder: Path) -> None:
     def judge(answer: Any) -> Deviation | None:

@@ -96,6 +96,7 @@ RIGHT: dict[str, Callable[..., Any]] = {
 OWN = [number for number in lab.exercises() if exercise.find(number).numbers is not None]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", OWN)
 def test_each_student_is_judged_by_the_own_numbers(number: str) -> None:
     usual, answers = right(number), {}

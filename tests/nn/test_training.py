@@ -18,6 +18,7 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", TASKS)
 def test_the_first_losses_are_torchs(name):
     ours, theirs = (Training(lib, TASKS[name]) for lib in (nbgrad, torch))

@@ -228,6 +228,7 @@ PROGRAMS: dict[str, tuple[Callable[[], list[Any]], str | None]] = {
 """Programs, each with the tensors of which the picture says that their values are not shown."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("watch", [True, False])
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.filterwarnings("ignore")  # torch's own, of prototypes

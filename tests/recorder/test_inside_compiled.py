@@ -145,6 +145,7 @@ WAYS: dict[str, Callable[[nn.Module, str], Any]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("way", WAYS)
 def test_the_ops_of_a_compiled_model_are_those_that_the_compiler_traced(way: str, backend: str) -> None:
@@ -321,6 +322,7 @@ def trained(backend: str, steps: int, option: bool | None, **options: Any) -> tu
     return [one.detach().clone() for one in [*net.parameters(), *net.buffers()]], graph
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_the_numbers_are_those_of_the_compiled_program(backend: str) -> None:
     """Also from step to step: the recorder computes nothing that the program would not."""

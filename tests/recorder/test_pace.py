@@ -119,6 +119,7 @@ class Clock:
         self.now += self.plain if graph.pace.rests else self.plain + self.more
 
 
+@pytest.mark.sampled(2)
 def test_a_recording_that_costs_nothing_rests_only_to_be_measured(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(plain=1.0, more=0.01)
     monkeypatch.setattr("nbgrad.core.graph.pace.perf_counter", clock)
@@ -143,6 +144,7 @@ def shuffled_batches(loop: Loop, after: Callable[[], None]) -> None:
             after()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cost", [0.001, 0.05, 0.5])
 @pytest.mark.parametrize("plain", [2e-5, 3e-4, 1e-3, 5e-3, 0.1])
 @pytest.mark.parametrize("more", [2e-4, 3e-3, 0.05])
@@ -633,6 +635,7 @@ def test_another_optimizer_ends_the_quick_steps(loop: Loop, monkeypatch: pytest.
     assert graph.fault is None
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("factor", [1e6, float("nan"), float("-inf")])
 @pytest.mark.parametrize("begin", range(100, 108))
 def test_a_leap_among_quick_steps_is_followed_at_once(

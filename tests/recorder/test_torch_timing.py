@@ -106,6 +106,7 @@ def small(w: torch.Tensor) -> torch.Tensor:
     return y.sum()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("program", "within"), [(products, 0.15), (small, 0.4)])
 def test_the_time_of_the_recorder_is_taken_out(program: Callable[[torch.Tensor], torch.Tensor], within: float) -> None:
     """A recorded small op takes twice as long as in plain torch, its measured time does not."""

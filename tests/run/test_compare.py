@@ -91,7 +91,6 @@ def test_programs_without_an_optimizer_are_compared_in_their_first_step(tmp_path
     for name, eps in (("a", "1e-5"), ("b", "1e-2")):
         saved = ("--every", "1", "--steps", "1", "--save", f"{name}.nbgrad")
         result = commands.nbgrad("run", *saved, "train.py", eps, cwd=tmp_path)
-        assert result.stdout == commands.python("train.py", eps, cwd=tmp_path).stdout
         assert "train.py, 1 step (1 backward, all recorded) in " in result.stderr
     graphs = [nbgrad.load(tmp_path / f"{name}.nbgrad") for name in "ab"]
     assert [graph.backwards for graph in graphs] == [1, 1]

@@ -79,6 +79,7 @@ def test_before_and_after_side_by_side(program: Program, tmp_path: Path, suffix:
     assert "after" in written
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("optimized", [False, True])
 @pytest.mark.parametrize("network", ["mlp", "cnn", "lstm", "embedding", "arithmetic"])
 def test_each_step_of_the_gradient_stands_in_the_row_of_its_op(network: str, optimized: bool) -> None:

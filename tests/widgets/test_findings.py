@@ -444,6 +444,7 @@ EXTRA = {
 """A number beside the loss, what is done with it after the step, and whether it is said to be a missing term."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("settings", [{}, {"every": 1}, {"every": 5}], ids=str)
 @pytest.mark.parametrize("lib", [nbgrad, torch], ids=["own", "torch"])
 @pytest.mark.parametrize("name", EXTRA)

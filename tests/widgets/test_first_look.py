@@ -143,6 +143,7 @@ def test_a_small_graph_is_drawn_op_by_op(name: str) -> None:
     assert len(drawn["notes"]) == len(described["notes"]) + bool(folded(drawn))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LARGE)
 def test_the_first_picture_of_a_large_graph_can_be_read(name: str) -> None:
     described = LARGE[name]()
@@ -289,6 +290,7 @@ def test_a_reader_can_unfold_all_of_it() -> None:
     assert len(drawn["nodes"]) == len(described["nodes"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bad", range(4))
 @pytest.mark.parametrize("embedded", [True, False])
 def test_what_a_problem_is_about_is_seen(bad: int, embedded: bool) -> None:
@@ -375,6 +377,7 @@ def test_a_page_has_all_and_folds_what_the_first_picture_does() -> None:
     assert set(picture["folded"]) == first_folding(described, NODES).closed != set()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LARGE)
 def test_what_holds_one_node_is_not_folded(name: str) -> None:
     described = LARGE[name]()
@@ -434,6 +437,7 @@ def of_kind(description: Description, kind: str) -> list[str]:
     return [scope["id"] for scope in description["scopes"] if scope["like"] == kind]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("layers", "ops", "opened"), [(2, 12, 2), (2, 40, 2), (2, 134, 2), (3, 134, 0), (12, 20, 1)])
 @pytest.mark.parametrize("bad", [0, 1])
 def test_twin_layers_fold_alike_where_one_has_a_finding(layers: int, ops: int, opened: int, bad: int) -> None:
@@ -501,6 +505,7 @@ class GoogLeNet(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("blocks", [3, 9, 20])
 def test_a_network_that_is_one_module_is_opened_one_level(blocks: int) -> None:
     described = trained(GoogLeNet(blocks), 2, 1, 4, 4)

@@ -141,6 +141,7 @@ def test_what_a_rule_had_found_before_it_failed_stays(lib: Any, guarded: None, m
     assert any("(ValueError" in one.text or "ValueError, at" in one.text for one in found)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fact", ["_judged", "waiting", "suspicions", "frames_of", "verdicts", "ended"])
 def test_shared_facts_may_fail(
     graph: nbgrad.AutogradGraph, guarded: None, monkeypatch: pytest.MonkeyPatch, fact: str
@@ -162,6 +163,7 @@ def no_words(_: Examination) -> tuple[str, str]:
     raise ZeroDivisionError
 
 
+@pytest.mark.sampled(2)
 def test_each_check_may_fail(graph: nbgrad.AutogradGraph, guarded: None, monkeypatch: pytest.MonkeyPatch) -> None:
     searched(graph)
     intact = graph.checkup().findings

@@ -339,6 +339,7 @@ def test_the_data_of_a_network_is_seen() -> None:
     assert (given["label"][1], whole["label"][0]) == (f"(2, {WIDE})", "Linear, ReLU × 24")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(60))
 def test_no_box_has_a_way_out_and_in_again(seed: int) -> None:
     """Random loops of calls and ops. In the drawing, every input of a box stands before the box."""

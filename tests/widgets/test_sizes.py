@@ -32,6 +32,7 @@ from tests.widgets.test_positions import assert_sound
 from tools.unpacking import unpacked
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_is_seen_whole_with_letters_of_nine_pixels(name: str) -> None:
     picture = lay_out(NETWORKS[name]())
@@ -62,6 +63,7 @@ def test_the_stage_is_that_of_a_notebook_on_a_laptop() -> None:
     assert (STAGE, READ) == ((1171, 447), 9)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_page_shows_the_same_first_picture_as_a_notebook(name: str) -> None:
     described = NETWORKS[name]()
@@ -172,6 +174,7 @@ def test_a_chain_that_is_too_long_is_cut_into_columns(layers: int) -> None:
     assert STAGE.fits(picture["layout"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", [lambda: chain(6), graphs.trained, *NETWORKS.values()])
 def test_edges_in_columns_lead_from_box_to_box(make: Any) -> None:
     picture = lay_out(make())
@@ -209,6 +212,7 @@ def skipping() -> Description:
 MADE: list[Any] = [lambda: chain(6), skipping, *(partial(graphs.trained, 12, blocks) for blocks in (1, 2, 3))]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", [*MADE, *NETWORKS.values()])
 def test_no_edge_runs_through_a_box(make: Any) -> None:
     picture = lay_out(make())
@@ -241,6 +245,7 @@ def test_edges_have_no_kinks(make: Any) -> None:
                 assert all(abs(dist(a, b) - APART) < 1e-6 for a, b in zip(run, moved, strict=True)), edge["id"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_edges_turn_round_corners_between_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """This also holds for the line on the inner side of the corner, where no signs take the place of long lines."""
@@ -270,6 +275,7 @@ def sharpest(piece: list[list[float]]) -> float:
     return min(radii)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_frame_ends_right_below_what_leaves_it(name: str) -> None:
     picture = lay_out(NETWORKS[name]())

@@ -83,6 +83,7 @@ def forms(graph: nbgrad.AutogradGraph, folder: Path) -> Iterator[tuple[str, str]
     assert bundle["image/png"] == png(str(bundle["image/svg+xml"]))
 
 
+@pytest.mark.sampled(2)
 def test_every_form_has_every_finding(lib: Any, tmp_path: Path) -> None:
     graph = ill(lib)
     found = graph.findings()
@@ -92,6 +93,7 @@ def test_every_form_has_every_finding(lib: Any, tmp_path: Path) -> None:
             assert squeezed(one.text) in said, form
 
 
+@pytest.mark.sampled(2)
 def test_many_modules_share_a_finding_in_every_still_form(lib: Any, tmp_path: Path) -> None:
     graph = ill(lib, small=GROUPED + 2)
     (one,) = [one for one in graph.findings() if one.kind == "vanishing"]
@@ -101,6 +103,7 @@ def test_many_modules_share_a_finding_in_every_still_form(lib: Any, tmp_path: Pa
             assert said.count(squeezed(one.text)) == 1, form
 
 
+@pytest.mark.sampled(2)
 def test_silenced_findings_are_in_no_form(lib: Any, tmp_path: Path) -> None:
     graph = ill(lib)
     texts = [squeezed(one.text) for one in graph.findings() if one.kind == "vanishing"]

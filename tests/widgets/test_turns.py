@@ -64,6 +64,7 @@ def test_two_losses_that_share_an_optimizer_may_take_turns(turns: int, set_to_no
             assert step < turns or texts(graph) == [], f"after backward {step + 1}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tasks", [3, 12])
 def test_heads_of_many_tasks_share_an_optimizer(tasks: int) -> None:
     body, heads = mlp(outputs=4), nn.ModuleList([nn.Linear(4, 1) for _ in range(tasks)])

@@ -51,6 +51,7 @@ def trained(optimizer: str, settings: dict[str, Any], kind: str) -> tuple[list[f
     return losses, net, reasons
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["loss", "step"])
 @pytest.mark.parametrize(
     ("optimizer", "settings"),

@@ -70,6 +70,7 @@ def compare(program: Program, args: tuple[Any, ...], folder: Path, level: Any) -
         same(copies[names[id(owner)]].grad, owner.grad)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("made", [*LOSSES, *STEPS], ids=lambda made: made.__name__)
 def test_the_source_of_a_network_computes_the_same(made: Callable[[], Case], level: str, tmp_path: Path) -> None:

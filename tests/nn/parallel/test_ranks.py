@@ -48,6 +48,7 @@ def test_the_ranks_are_compared(both: list[Any]) -> None:
     assert sum(bucket.bytes for bucket in ranks.buckets) == 4 * (4 * 8 + 8 + 8 + 1)
 
 
+@pytest.mark.sampled(2)
 def test_a_late_rank_is_waited_for(both: list[Any]) -> None:
     (ranks, notes, shown), _ = both
     assert re.search(r"\. In bucket \d, the others waited for rank 1 up to \d+ ms\.$", notes[0])
