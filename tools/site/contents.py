@@ -37,7 +37,7 @@ SECTIONS: dict[str, Section] = {
     "concepts": Section(
         "Concepts",
         "How the engine, the graph and programs work.",
-        ("design", "behaviour", "higher_order", "symbolic", "scale"),
+        ("design", "behaviour", "higher_order", "symbolic"),
     ),
     "api": Section(
         "API reference",
