@@ -35,6 +35,7 @@ def gradient_cause(run: EngineRun, at: int) -> str | None:
     found = [*_seeds(run, at), *_repeated(run, at), *_counted(run), *_lost_paths(run, at)]
     found += _rules(run, at)
     found += walk_causes(run)
+    found = found or list(_left_over(run))
     if not bool(_stored(run, at).any()):  # shares of opposite signs may add up to 0 by chance
         found = [one for one in found if not one.key.endswith(" sign")]
     return best(found)
@@ -78,6 +79,27 @@ def _repeated(run: EngineRun, at: int) -> Iterator[Cause]:
                 times=times,
             )
             yield Cause("not reset", text, _UNSURE if run.hides else 1, len(wrong))
+
+
+def _left_over(run: EngineRun) -> Iterator[Cause]:
+    """All ops have the right gradients, and all leaves wrong ones, which no single argument of a rule can have made.
+
+    Numbers cannot prove more: the values of an earlier backward are gone.
+    """
+    wrong = run.wrong_gradients
+    compared = [at for at in range(len(run.parts)) if run.right[at] is not None and run.stored(at) is not None]
+    leaves = [at for at in compared if run.parts[at].op is None]
+    if run.hides or len(leaves) < 2 or set(leaves) != set(wrong):
+        return
+    proven = {run.rules[child] for at in compared if at not in wrong for child in run.children[at]}
+    uses = [{(run.rules[child], slot) for child, slot in run.uses(at, run.steps)} for at in leaves]
+    if {rule for rule, _ in set.union(*uses)} <= proven and not set.intersection(*uses):
+        text = translate(
+            "The gradients of all ops are right, and those of all {count} leaves are not: they may still have held the "
+            "gradients of an earlier backward. Set the gradients of the leaves to 0 before each.",
+            count=len(leaves),
+        )
+        yield Cause("left over", text, 1, len(leaves))
 
 
 def _counted(run: EngineRun) -> Iterator[Cause]:

@@ -187,6 +187,31 @@ def test_gradients_that_were_not_reset() -> None:
     ))  # fmt: skip
 
 
+def test_gradients_of_an_earlier_step_are_left_over() -> None:
+    w, x, b = (RIGHT.leaf(value, name) for value, name in ((2.0, "w"), (-3.0, "x"), (0.5, "b")))
+    for _ in range(2):
+        loss = ((w * x + b) * b).tanh() + w
+        RIGHT.go(loss)
+        w.value = w.value - 0.3 * w.gradient
+    w.value = w.value + 0.3 * w.gradient
+    assert "All compared" not in verdict(loss).text
+    assert (
+        "those of all 3 leaves are not: they may still have held the gradients of an earlier backward"
+        in (found(loss)[2])
+    )
+
+
+def test_what_one_argument_of_a_rule_explains_is_not_left_over() -> None:
+    odd = {"mul": lambda g, y, a, b: (g * b, g * np.sin(7.3 * a) + 0.11)}
+    cause = found(run(SmallEngine().broken(backward=odd), programs.neuron))[2]
+    assert "earlier backward" not in cause
+    w, x = SmallEngine().broken(backward=odd).leaf(2.0, "w"), 1.5
+    engine = w.engine
+    loss = (engine.leaf(x, "x") * w).tanh() * w
+    engine.go(loss)
+    assert "earlier backward" not in found(loss)[2]
+
+
 def test_leaves_that_a_step_has_moved() -> None:
     root = run(RIGHT, programs.network)
     for node in topological(root):
