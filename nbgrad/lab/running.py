@@ -143,7 +143,7 @@ def by_hand(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
             raise
         attempt(said, function, *arguments)
     text = "{said} calls backward or grad: work the gradients out by hand"
-    raise Refused(Deviation("type", text, said=said))
+    raise Refused(Deviation("type", text, said=translate(said)))
 
 
 class _EngineWatch(Observer):
