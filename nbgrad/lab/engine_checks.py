@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from nbgrad.core.tensor.comparison import Deviation, difference
+from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.translation import translate
-from nbgrad.lab import lesson_03, lesson_09
+from nbgrad.lab import lesson_03, lesson_04, lesson_09
 from nbgrad.lab.engine import PACKAGE, empty_functions, load
 from nbgrad.lab.engine_slips import (
     WRONG_POWER,
@@ -229,6 +229,11 @@ def _of_vectors(module: ModuleType) -> Deviation | None:
         )
         return Deviation("type", text, named=named)
     return None
+
+
+def _of_unbroadcast(module: ModuleType) -> Deviation | None:
+    """``unbroadcast`` alone: where it is wrong, each op would seem to be."""
+    return lesson_04.UNBROADCAST(lambda gradient, shape: module.unbroadcast(numbers_of(gradient).numpy(), shape))
 
 
 def _again_and_again(x: Any, y: Any) -> Any:
@@ -725,7 +730,7 @@ _TRIALS: dict[str, Sequence[Callable[[ModuleType], Deviation | None]]] = {
         _of_walk,
         _of_names,
     ),
-    "tensor": (_of_numbers, *_TENSOR, _of_tensor_names),
+    "tensor": (_of_numbers, _of_unbroadcast, *_TENSOR, _of_tensor_names),
     "ops": (*_OPS, _of_vectors, _of_op_names),
     "losses": _LOSSES,
     "modules": (partial(_linear, shape=(4, 3)), partial(_linear, shape=(2, 4, 3)), _parameters),

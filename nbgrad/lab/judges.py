@@ -170,11 +170,10 @@ class FunctionJudge:
                 return Deviation(
                     "type", "{said} gives None: the function has to end with return", said=translate(case.said)
                 )
+            if self.keeps and (changed := _of_arguments(case.said, arguments, case.arguments)) is not None:
+                return changed
             if (found := self.of(case, got)) is not None:
                 return found
-            if self.keeps and any(map(difference, arguments, case.arguments)):
-                text = "{said} changes the numbers of its arguments: compute new ones"
-                return Deviation("changed", text, said=translate(case.said))
         return None
 
     def of(self, case: Case, got: Any) -> Deviation | None:
@@ -200,6 +199,13 @@ class FunctionJudge:
             return False
         given, right = numbers_of(got), numbers_of(case.right)
         return given.numel() == right.numel() and difference(given.reshape(right.shape), right, rtol=self.rtol) is None
+
+
+def _of_arguments(said: str, arguments: Sequence[Any], before: Sequence[Any]) -> Deviation | None:
+    """Whether a call has changed its arguments: then this is told first, since it may be why the result is wrong."""
+    if not any(difference(one, other, rtol=0, atol=0) for one, other in zip(arguments, before, strict=True)):
+        return None
+    return Deviation("changed", "{said} changes the numbers of its arguments: compute new ones", said=translate(said))
 
 
 def needs_function(answer: Any, form: str) -> None:
@@ -251,13 +257,16 @@ class GradientsJudge:
     def __call__(self, answer: Any) -> Deviation | None:
         needs_function(answer, self.form)
         arguments, right = self.case()
-        given = by_hand(self.form, answer, *map(fresh, arguments))
+        own = [fresh(one) for one in arguments]
+        given = by_hand(self.form, answer, *own)
         if not isinstance(given, Mapping):
             return Deviation(
                 "type", "{form} has to give a dict with the names {names}", form=self.form, names=", ".join(right)
             )
         if given and all(one is ... for one in given.values()):
             return Deviation("unanswered", "write the gradients where the ... are")
+        if (changed := _of_arguments(self.form, own, arguments)) is not None:
+            return changed
         for name in right:
             if name not in given or given[name] is ...:
                 return Deviation("type", "the gradient of {name} is missing", name=name)

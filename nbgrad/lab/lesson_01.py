@@ -13,6 +13,7 @@ from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, is_near, named, number_of
+from nbgrad.lab.running import by_hand
 
 START = OwnNumbers(
     "1.1",
@@ -83,7 +84,8 @@ def _by_hand(answer: Any) -> Deviation | None:
         ("b", right["b"] / start["f"], "factor", "the factor f is missing: e has a gradient already, and b gets a "
          "multiple of that"),
     ):  # fmt: skip
-        if is_near(given[name], wrong):
+        without = kind == "factor" and is_near(given[name], -wrong)  # a sign may be wrong, too
+        if is_near(given[name], wrong) or without:
             return Deviation(kind, "the gradient of {name}: {reason}", name=name, reason=translate(text))
     return found
 
@@ -284,7 +286,7 @@ EXERCISES = (
         "A slope by nudging",
         "Write slope(function, x): how fast function(x) changes at x. Compute it from two values of the function, at "
         "points that lie close together.",
-        FunctionJudge(_nudges, "slope(function, x)", _about_slope),
+        FunctionJudge(_nudges, "slope(function, x)", _about_slope, call=by_hand),
         (
             "Move x by a small number h, and see how much the value changes.",
             "A slope is a change divided by a distance: which change, and which distance?",

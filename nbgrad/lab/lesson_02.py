@@ -11,7 +11,7 @@ from nbgrad.core.tensor.comparison import Deviation, difference, numbers_of
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.lab.exercise import Exercise, OwnNumbers
 from nbgrad.lab.judges import Case, FunctionJudge, ValuesJudge, in_order, is_near, named, needs_function, slip
-from nbgrad.lab.running import attempt
+from nbgrad.lab.running import attempt, by_hand
 
 AT = OwnNumbers("2.1", {"t": (2.0, 3.0, 1.5, 2.5, 0.5, 4.0, -1.5, -2.0, -3.0)})
 """The value of ``t`` in exercise 1."""
@@ -65,9 +65,13 @@ def _about_product(got: Any, case: Case) -> Deviation | None:
         return Deviation("factor", "the incoming gradient is missing: these are the local slopes alone")
     if is_near(got, [g + b, g + a]):
         return Deviation("numbers", "the incoming gradient is added: multiply it by the local slope")
-    if isinstance(got, Sequence) and len(got) == 2:
-        return None
-    return Deviation("shape", "mul has two inputs: two gradients are expected, (of_a, of_b)")
+    if not isinstance(got, Sequence) or len(got) != len(case.right):
+        return Deviation("shape", "mul has two inputs: two gradients are expected, (of_a, of_b)")
+    if is_near(got, [g * a * b] * 2):
+        return Deviation("numbers", "both have both factors: each input gets the incoming gradient times the other one")
+    of_each = {name: difference(one, right) for name, one, right in zip("ab", got, case.right, strict=True)}
+    name, found = next((name, found) for name, found in of_each.items() if found is not None)
+    return Deviation(found.kind, "the gradient of {name}: {told}", name=name, told=found)
 
 
 def _tanhs() -> list[Case]:
@@ -95,8 +99,8 @@ def _about_tanh(got: Any, case: Case) -> Deviation | None:
 
 
 _RULES: dict[str, Callable[[Any], Deviation | None]] = {
-    "mul": FunctionJudge(_products, "mul_rule(g, a, b)", _about_product, keeps=True),
-    "tanh": FunctionJudge(_tanhs, "tanh_rule(g, y)", _about_tanh, keeps=True),
+    "mul": FunctionJudge(_products, "mul_rule(g, a, b)", _about_product, call=by_hand, keeps=True),
+    "tanh": FunctionJudge(_tanhs, "tanh_rule(g, y)", _about_tanh, call=by_hand, keeps=True),
 }
 
 
@@ -183,8 +187,8 @@ EXERCISES = (
         "2.2",
         "Write two rules",
         "Write mul_rule(g, a, b), which gives the two gradients of a * b, and tanh_rule(g, y), which gives the "
-        "gradient of x for y = tanh(x). g is the incoming gradient, that of the result. All of them may be tensors. "
-        "Give both functions: [mul_rule, tanh_rule], or a dict with the names mul and tanh.",
+        "gradient of x for y = tanh(x), both without a backward. g is the incoming gradient, that of the result. All "
+        "of them may be tensors. Give both functions: [mul_rule, tanh_rule], or a dict with the names mul and tanh.",
         _rules,
         (
             "Each rule is the incoming gradient times the local slope.",

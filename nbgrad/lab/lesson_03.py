@@ -95,13 +95,20 @@ def _of_rule(text: str, result: Any, op: Callable[..., Any], at: Sequence[float]
         )
         return Deviation("shape", text, count=len(right))
     if any(right) and is_near(given, [0.0] * len(right)):
-        return Deviation("zero", "its rule gives 0: does it multiply g, or a grad, which is 0 before the backward?")
+        text = (
+            "its rule gives 0 for a positive value: there its slope is 1"
+            if text == "a.relu()"
+            else "its rule gives 0: does it multiply g, or a grad, which is 0 before the backward?"
+        )
+        return Deviation("zero", text)
     if any(right) and is_near(given, [one / _INCOMING for one in right]):
         return Deviation("factor", "its rule forgets the incoming gradient g: it gives the local slope alone")
     if len(right) == 2 and right[0] != right[1] and is_near(given, right[::-1]):
         return Deviation("order", "the two gradients of its rule have changed places")
     if text == "a * b" and is_near(given, [_INCOMING, _INCOMING]):
         return Deviation("numbers", "that is the rule of a sum: a product hands on g times the other factor")
+    if text == "a.relu()" and not any(right) and is_near(given, [_INCOMING]):
+        return Deviation("numbers", "its rule hands g on for a negative value: there its slope is 0")
     if text == "a.tanh()" and is_near(given, [_INCOMING * (1 - at[0] ** 2)]):
         return Deviation("numbers", "its rule squares the input: the slope of tanh is 1 minus the square of its result")
     if (told := proportional(result.rule, _INCOMING, given)) is not None:
@@ -167,7 +174,11 @@ def _orders(answer: Any) -> Deviation | None:
     needs_function(answer, "topological(root)")
     for text, nodes in _graphs():
         root, needed = nodes[-1], _above(nodes[-1])
+        before = {one: one.parents for one in needed}
         given = attempt(translate("topological for {reason}", reason=translate(text)), answer, root)
+        if any(one.parents is not parents for one, parents in before.items()):
+            changed = "topological for {reason} changes the parents of a value: the backward needs them after it"
+            return Deviation("changed", changed, reason=translate(text))
         if given is None:
             return Deviation(
                 "type", "a list of values is expected: does the function end with return? reverse gives None"
@@ -245,6 +256,8 @@ _CLAIMS: tuple[tuple[str, str, Callable[[float], float], Callable[[float], float
     ("abs(x)", "1", abs, lambda _: 1.0, False),
     ("x * abs(x)", "2 * x", lambda x: x * abs(x), lambda x: 2 * x, False),
     ("max(x, 0)", "0", lambda x: max(x, 0.0), lambda _: 0.0, False),
+    ("sin(x)", "cos(x) + 0.02 * x", math.sin, lambda x: math.cos(x) + 0.02 * x, False),
+    ("x * x", "2 * x + sin(pi * x)", lambda x: x * x, lambda x: 2 * x + math.sin(math.pi * x), False),
 )
 
 
@@ -289,6 +302,12 @@ def _misjudged(claim: str, of: str, many: int, *, right: bool) -> Deviation:
             "to the slope? A nudged slope never agrees with a formula in the last digits",
             claim=claim,
         )
+    if "pi" in of:
+        text = "it accepts {claim}, which is wrong except at whole numbers: draw numbers between them, too"
+        return Deviation("element", text, claim=claim)
+    if "0.02" in of:
+        text = "it accepts {claim}, which is wrong: do errors of both signs cancel? Judge each point alone"
+        return Deviation("element", text, claim=claim)
     if many < _TRIES:
         return Deviation(
             "element",

@@ -169,6 +169,9 @@ def _about_sums(got: Any, case: Case) -> Deviation | None:
     return Deviation("factor", "it is a mean of what arrived: the gradients of all uses add up") if mean else None
 
 
+UNBROADCAST = FunctionJudge(_unbroadcasts, "unbroadcast(gradient, shape)", _about_sums, keeps=True)
+"""Judges the function; that of the student's engine, too."""
+
 # 4.3: the (N, 1) bug.
 
 
@@ -278,7 +281,7 @@ EXERCISES = (
         "An op has stretched a tensor to a larger shape, and a gradient of this larger shape has arrived. Write "
         "unbroadcast(gradient, shape): it returns the gradient of the tensor itself. shape is the shape of the "
         "tensor, and of its gradient.",
-        FunctionJudge(_unbroadcasts, "unbroadcast(gradient, shape)", _about_sums),
+        UNBROADCAST,
         (
             (
                 "How many more dimensions does the gradient have than the shape? They are in front: what happens to "

@@ -171,9 +171,19 @@ def _of_memory(answer: Any, watched: _Watched) -> Deviation | None:
     if watched.kept == len(watched.seen) > 1:
         text = "the gradient is right, but all chunks are in memory until the end: call backward for each of them"
         return Deviation("element", text)
-    other = _Watched(_network())
-    attempt(f"accumulate(model, images, labels, {_OTHERS})", answer, other, *_data(_COUNT), _OTHERS)
-    return _of_size(other.seen, _OTHERS)
+    net = _network()
+    other, said = _Watched(net), f"accumulate(model, images, labels, {_OTHERS})"
+    images, labels = _data(_COUNT)
+    attempt(said, answer, other, images, labels, _OTHERS)
+    if (found := _of_size(other.seen, _OTHERS)) is not None:
+        return found
+    mean = _gradients_of(lambda model, x, y: cross_entropy(model(x), y), images, labels)
+    if difference(_flat(net), mean) is None:
+        return None
+    text = (
+        "for {chunks} chunks the gradient is right, for {others} it is not: does a number stand in the place of chunks?"
+    )
+    return Deviation("numbers", text, chunks=_CHUNKS, others=_OTHERS)
 
 
 def _of_chunks(seen: list[int]) -> Deviation | None:
@@ -209,7 +219,11 @@ def _of_gradient(got: torch.Tensor, images: Tensor, labels: Tensor) -> Deviation
     if difference(got, mean) is None:
         return None
     if difference(got, last) is None or difference(got, last / _CHUNKS) is None:
-        return Deviation("row", "only the gradient of the last chunk is there: nothing may clear it between two chunks")
+        text = (
+            "only the gradient of the last chunk is there: each chunk needs a backward of its own, inside of the loop, "
+            "and nothing may clear .grad between two of them"
+        )
+        return Deviation("row", text)
     if difference(got, mean * _CHUNKS) is None:
         return Deviation(
             "factor",

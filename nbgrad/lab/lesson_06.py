@@ -211,7 +211,7 @@ EXERCISES = (
         "Write gradient(scores, labels): the gradient of the scores, without a backward. The loss is the cross "
         "entropy, as a mean over the rows. scores has shape (rows, classes). labels has shape (rows,) and has the "
         "right class of each row.",
-        FunctionJudge(_slopes, "gradient(scores, labels)", _about_slope, call=by_hand),
+        FunctionJudge(_slopes, "gradient(scores, labels)", _about_slope, call=by_hand, keeps=True),
         (
             (
                 "For one row the loss is log(sum(exp(scores))) - scores[label]. Nudge one score: how does each of the "

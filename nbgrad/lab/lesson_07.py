@@ -11,6 +11,7 @@ from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.core.translation import translate
 from nbgrad.lab.exercise import Exercise
 from nbgrad.lab.judges import Case, FunctionJudge, GradientsJudge, is_near, slip
+from nbgrad.lab.running import by_hand
 from nbgrad.nn.functional import cross_entropy
 
 NAMES = ("scores", "W2", "b2", "h", "pre", "W1", "b1", "x")
@@ -218,8 +219,8 @@ EXERCISES = (
         "BatchNorm in one line",
         "Write bn_backward(g, x, gamma): the gradient of x for y = gamma * (x - mean) / deviation, with the mean of "
         "each column of x, and deviation = sqrt(var + 1e-5) with the variance that divides by n. g is the gradient "
-        "of y.",
-        FunctionJudge(_norms, "bn_backward(g, x, gamma)", _about_norm),
+        "of y. Work it out by hand, without a backward.",
+        FunctionJudge(_norms, "bn_backward(g, x, gamma)", _about_norm, call=by_hand, keeps=True),
         (
             "x is used three times: by the difference, by the mean and by the deviation. Three gradients add up.",
             "With d = g * gamma and the normalized n = (x - mean) / deviation, the first share is d / deviation.",
@@ -231,9 +232,10 @@ EXERCISES = (
         "7.3",
         "BatchNorm that is not trained",
         "In eval mode BatchNorm uses a stored mean and variance. Write bn_evaluation(g, x, gamma, mean, var): the "
-        "gradient "
-        "of x for y = gamma * (x - mean) / sqrt(var + 1e-5).",
-        FunctionJudge(_evaluations, "bn_evaluation(g, x, gamma, mean, var)", _about_evaluation),
+        "gradient of x for y = gamma * (x - mean) / sqrt(var + 1e-5), without a backward. g is the gradient of y.",
+        FunctionJudge(
+            _evaluations, "bn_evaluation(g, x, gamma, mean, var)", _about_evaluation, call=by_hand, keeps=True
+        ),
         (
             "Which of the three uses of x are left, if mean and var are constants?",
             "Only the difference. What does each row of y depend on now?",

@@ -143,7 +143,7 @@ def by_hand(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
             raise
         attempt(said, function, *arguments)
     text = "{said} calls backward or grad: work the gradients out by hand"
-    raise Refused(Deviation("type", text, said=said))
+    raise Refused(Deviation("type", text, said=translate(said)))
 
 
 class _EngineWatch(Observer):
@@ -222,6 +222,9 @@ _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
 """Advice that follows the message of an error: its class, a part of the message, and the sentence."""
 
 
+_OPERATORS = frozenset(["__add__", "__sub__", "__mul__", "__truediv__", "__pow__", "__matmul__", "__neg__"])
+
+
 def raised(said: str, error: BaseException) -> Deviation:
     """The explanation for a student's function that raised an error.
 
@@ -241,8 +244,12 @@ def raised(said: str, error: BaseException) -> Deviation:
         return Deviation("raised", "{said} ends Python, with exit or SystemExit: return the result instead", said=said)
     name = type(error).__name__
     if isinstance(error, RecursionError):
-        text = "it calls itself again and again. In which case does it end without a further call?"
-        return Deviation("raised", "{said} raised {name}: {reason}", said=said, name=name, reason=text)
+        text = (
+            "an operator such as * calls itself again and again: inside of it, compute with the data, as in self.data"
+            if any(frame.f_code.co_name in _OPERATORS for frame, _ in walk_tb(error.__traceback__))
+            else "it calls itself again and again. In which case does it end without a further call?"
+        )
+        return Deviation("raised", "{said} raised {name}: {reason}", said=said, name=name, reason=translate(text))
     try:
         text = shorten(str(error).strip().partition("\n")[0], 400, placeholder=" …")
     except Exception:  # the class of the error is the student's, too

@@ -103,6 +103,7 @@ WRONG: list[tuple[Any, Any, str, str]] = [
     ),
     (_yields(), RIGHT, "type", "it is a generator, where numbers are expected: write return in the place of yield"),
     (7, 7.389, "dtype", "it is a whole number: what comes after the point is lost, as by rounding or //"),
+    (0, 0.7, "zero", "it is 0, which is not right"),
     (len, RIGHT, "type", "it is a builtin_function_or_method, where numbers are expected"),
     (Fraction(1, 2), 0.25, "factor", "a factor 2 is too many"),
     (Decimal(-2), 2.0, "sign", "the sign is wrong"),

@@ -19,6 +19,17 @@ def tanh_rule(g: Any, y: Any) -> Any:
     return g * (1 - y * y)
 
 
+def changes_g(g: Any, a: Any, b: Any) -> Any:
+    g *= b
+    return g, g * a
+
+
+def of_backward(g: Any, a: Any, b: Any) -> Any:
+    a, b = a.detach().requires_grad_(), b.detach().requires_grad_()
+    (a * b).backward(g)
+    return a.grad, b.grad
+
+
 def shares(*values: Any) -> dict[str, Any]:
     return dict(zip(("exp", "mul_a", "mul_b", "t"), values, strict=True))
 
@@ -58,6 +69,11 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
             "order",
             "rule of mul: the two gradients have changed places",
         ),
+        ([lambda g, a, b: (g * b, g * b), tanh_rule], "numbers", "the rule of mul: the gradient of b: none of 4"),
+        ([lambda g, a, b: (g * a * b, g * a * b), tanh_rule], "numbers", "the rule of mul: both have both factors"),
+        ([lambda g, a, b: ((g * b).sum(), (g * a).sum()), tanh_rule], "shape", "the gradient of a: a sum over a"),
+        ([changes_g, tanh_rule], "changed", "the rule of mul changes the numbers of its arguments"),
+        ([of_backward, tanh_rule], "type", "the rule of mul calls backward or grad"),
         ([lambda g, a, b: (b, a), tanh_rule], "factor", "the rule of mul: the incoming gradient is missing"),
         ([lambda g, a, b: g * b, tanh_rule], "shape", "two gradients are expected"),
         ([mul_rule, lambda g, y: 1 - y * y], "factor", "the rule of tanh: the incoming gradient is missing"),

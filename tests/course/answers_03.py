@@ -79,6 +79,11 @@ class NoComma(Value):
         return NoComma(y, (self), lambda g: (g * (1 - y * y),))
 
 
+class Endless(Value):
+    def __mul__(self, other: Any) -> Any:
+        return Endless(self * other, (self, other), None)
+
+
 class Failing(Value):
     def tanh(self) -> Any:
         return Failing(math.tanh(self), (self,), None)
@@ -110,6 +115,13 @@ def without_recursion(root: Any) -> tuple[Any, ...]:
         else:
             waiting += [(value, True), *((parent, False) for parent in value.parents)]
     return tuple(order)
+
+
+def unlinks(root: Any) -> list[Any]:
+    order = topological(root)
+    for value in order:
+        value.parents = ()
+    return order
 
 
 def forgets(root: Any) -> list[Any]:
@@ -151,6 +163,19 @@ def at_one_point(function: Any, slope: Any) -> bool:
     return abs((function(x + 1e-5) - function(x - 1e-5)) / 2e-5 - slope(x)) < 1e-3 * (1 + abs(slope(x)))
 
 
+def errors(function: Any, slope: Any, draw: Any) -> list[float]:
+    points = [draw(-2, 2) for _ in range(20)]
+    return [(function(x + 1e-5) - function(x - 1e-5)) / 2e-5 - slope(x) for x in points]
+
+
+def on_average(function: Any, slope: Any) -> bool:
+    return abs(sum(errors(function, slope, random.uniform))) / 20 < 1e-3
+
+
+def at_whole_numbers(function: Any, slope: Any) -> bool:
+    return max(map(abs, errors(function, slope, random.randint))) < 1e-3
+
+
 RIGHT: dict[str, list[Any]] = {
     "3.1": [Value, Listing],
     "3.2": [topological, without_recursion],
@@ -173,6 +198,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (Number, "type", "a * b: it gives a float, where a Number is expected"),
         (Bare, "shape", "a.tanh(): its rule has to give 1 gradient, as a tuple"),
         (Failing, "raised", "a.tanh() raised TypeError"),
+        (Endless, "raised", "an operator such as * calls itself again and again: inside of it, compute with the data"),
         (Value(2.0), "type", "the class is expected"),
     ],
     "3.2": [
@@ -185,6 +211,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
             "stranger is in the list, and root does not depend on it",
         ),
         (forgets, "element", "is in the list more than once"),
+        (unlinks, "changed", "topological for a chain changes the parents of a value: the backward needs them"),
         (lambda root: topological(root)[::-1], "order", "the list is turned around"),
         (first_seen, "order", "which is its parent"),
         (lambda root: [*root.parents, root], "shape", "the answer lacks a, b"),
@@ -196,6 +223,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda function, slope: is_right(function, slope, low=0.1), "element", "it accepts abs(x) with 1"),
         (lambda function, slope: is_right(function, slope, limit=0.3), "rounding", "it accepts sin(x) with 1.02"),
         (lambda function, slope: is_right(function, slope, limit=1e-14), "rounding", "which is right"),
+        (on_average, "element", "it accepts sin(x) with cos(x) + 0.02 * x, which is wrong: do errors of both signs"),
+        (at_whole_numbers, "element", "2 * x + sin(pi * x), which is wrong except at whole numbers"),
         (lambda function, slope: True, "numbers", "it accepts x * x with x, which is wrong"),
         (lambda function, slope: 1.0, "type", "True or False is expected"),
         (lambda function: True, "raised", "raised TypeError"),

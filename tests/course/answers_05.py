@@ -54,6 +54,12 @@ def backward_first(model: Any, optimizer: Any, images: Any, labels: Any) -> Any:
     return loss
 
 
+def once_at_the_end(model: Any, images: Any, labels: Any, chunks: int) -> None:
+    for part, wanted in zip(images.chunk(chunks), labels.chunk(chunks), strict=True):
+        loss = nn.functional.cross_entropy(model(part), wanted) / chunks
+    loss.backward()
+
+
 PLACES = [9.7, 9.1, 8.2, 7.0]
 
 RIGHT: dict[str, list[Any]] = {
@@ -83,6 +89,8 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
             "row",
             "only the gradient of the last chunk",
         ),
+        (lambda m, x, y, chunks: accumulate(m, x, y, chunks, divides=4), "numbers", "does a number stand in the place"),
+        (once_at_the_end, "row", "each chunk needs a backward of its own, inside of the loop"),
         (lambda m, x, y, chunks: accumulate(m, x, y, chunks, divides=16), "factor", "4 times too small"),
         (lambda m, x, y, chunks: accumulate(m, x, y, chunks, divides=24), "factor", "the number of all images"),
         (lambda m, x, y, chunks: accumulate(m, x, y, chunks, divides=6), "factor", "the images of a chunk"),

@@ -113,6 +113,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
             "offset",
             "does not change the gradient",
         ),
+        (lambda g, x, gamma, mean, var: g.mul_(gamma) / (var + EPS).sqrt(), "changed", "changes the numbers of its"),
         (lambda g, x, gamma, mean, var: -evaluation(g, x, gamma, mean, var), "sign", "the sign of every element"),
     ],
 }

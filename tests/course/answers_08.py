@@ -124,6 +124,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda layers: deep(layers, lambda body: Around(body, 0.0)), "zero", "layers get no gradient at all"),
         (lambda layers: deep(layers, body=(lambda: nn.LayerNorm(32),), last=3), "shape", "(64, 10) is expected"),
         (lambda layers: nn.Linear(3, 3), "raised", "raised"),
+        (lambda layers: normalized(50), "shape", "deep_cured(3) makes as many layers as deep_cured(50)"),
         (normalized(50), "type", "a function that makes the network is expected"),
     ],
     "8.3": [
@@ -137,6 +138,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
             "factor",
             "the identity changes nothing, so no factor is needed. Do the numbers come from",
         ),
+        (lambda activation: 2**0.5, "numbers", "that is the gain of another activation: call the one that is given"),
         (few, "numbers", "gain is measured on 1,000 numbers, where chance moves it: 100,000 or more are asked for"),
         (
             lambda activation: activation(np.random.default_rng(0).standard_normal(200_000)).square().mean() ** -0.5,

@@ -99,6 +99,8 @@ RIGHT: dict[str, list[Any]] = {
 WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "3.4": [
         (variant("scalars", ("slope = float(self.data > 0)", "slope = 1.0")), "numbers", "a.relu(): the data"),
+        (variant("scalars", ("(g * slope,), ", "(g,), ")), "numbers", "its rule hands g on for a negative value"),
+        (variant("scalars", ("(g * slope,), ", "(g * (1 - slope),), ")), "zero", "its rule gives 0 for a positive"),
         (variant("scalars", ("(g * slope,), ", "(slope,), ")), "factor", "a.relu(): its rule forgets the incoming"),
         (variant("scalars", ('"relu"', '""')), "type", 'a.relu(): its op is ""'),
         (variant("scalars", (_MUL, _SWAPPED)), "order", "a * b: the two gradients of its rule have changed places"),
@@ -116,10 +118,11 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (3, "type", 'the path of your file is expected: "mygrad/scalars.py"'),
     ],
     "4.4": [
-        (variant("tensor", (_CUT, "    pass")), "shape", "x + y with shapes (4, 3) and (3,): the gradient of y"),
-        (variant("tensor", (_ONES, "    return gradient")), "shape", "x + y with shapes (3, 1) and (1, 4)"),
-        (variant("tensor", (_ONES, "    return gradient.sum(ones)")), "shape", "(3, 1) and (1, 4)"),
-        (variant("tensor", (".sum(ones, keepdims=True)", ".mean(ones, keepdims=True)")), "factor", "(3, 1) and (1, 4)"),
+        (variant("tensor", (_CUT, "    pass")), "shape", "unbroadcast of a gradient of shape (3, 4) to (4,): a sum"),
+        (variant("tensor", (_ONES, "    return gradient")), "shape", "of a gradient of shape (3, 4) to (3, 1)"),
+        (variant("tensor", (_ONES, "    return gradient.sum(ones)")), "shape", "the numbers are right, but it has"),
+        (variant("tensor", (".sum(ones, keepdims=True)", ".mean(ones, keepdims=True)")), "factor", "it is a mean"),
+        (variant("tensor", (_ONES, "    return gradient.sum()")), "shape", "all numbers are added up: sum over the"),
         (variant("tensor", (_MUL, _SWAPPED)), "order", "x * y"),
         (variant("tensor", ("power * self.data ** (power - 1)", "self.data ** (power - 1)")), "factor", "x ** 5"),
         (variant("tensor", ("parent.grad + share", "share")), "factor", "x * x with shape (2, 3): the gradient"),

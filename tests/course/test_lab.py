@@ -88,7 +88,7 @@ RIGHT: dict[str, list[Any]] = {
         {name: torch.tensor([int(one)])[0] for name, one in by_name(*gradients()).items()},
         of_graph(),
     ],
-    "1.2": [central, one_sided, by_backward],
+    "1.2": [central, one_sided],
     "1.3": [
         by_name(*stepped(0.01)),
         by_name(*stepped(0.1)),
@@ -138,6 +138,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (by_name(-3.0, 2.0, 1.0, 4.0), "factor", "the gradient of c: the factor f is missing"),
         (by_name(6.0, -4.0, -2.0, -8.0), "numbers", "the gradient of f: that is L itself: f gets the other factor"),
         (by_name(-4.0, 6.0, -2.0, 4.0), "order", "these are the right numbers in another order"),
+        (by_name(3.0, -2.0, -2.0, 4.0), "factor", "the gradient of a: the factor f is missing"),
         (by_name(6.0, -4.0, -2.0, 40.0), "factor", "the gradient of f: its size is too large, by a factor"),
         (gradients(), "type", "a dict with the names a, b, c, f is expected: the cells below read it by these names"),
         (nbgrad.tensor(gradients()), "type", "a dict with the names a, b, c, f is expected"),
@@ -151,6 +152,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (..., "unanswered", "write your answer in the place of the ..."),
     ],
     "1.2": [
+        (by_backward, "type", "calls backward or grad: work the gradients out by hand"),
         (lambda f, x: (f(x) - f(x + 1e-4)) / 1e-4, "sign", "the sign is wrong"),
         (lambda f, x: (f(x + 1e-4) - f(x - 1e-4)) / 1e-4, "factor", "divided by half of the distance between the two"),
         (lambda f, x: (f(x + 1e-4) - f(x)) / 2e-4, "factor", "divided by twice the distance between the two points"),

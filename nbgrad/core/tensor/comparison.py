@@ -157,7 +157,7 @@ def difference(
         return _of_lists(answer, got, want, near) or _of_shapes(got, want, near)
     if near(got, want):
         return None
-    if whole and near(got, want.real.trunc()):
+    if whole and got.any() and near(got, want.real.trunc()):
         text = (
             "it is a whole number: what comes after the point is lost, as by rounding or //"
             if got.numel() == 1
