@@ -460,7 +460,7 @@ def _optimizer(name: str, settings: dict[str, Any], module: ModuleType) -> Devia
         references.step()
         for one, other in zip(mine, theirs, strict=True):
             if (found := _of_step(one.data, other.data)) is not None:
-                found = _about_steps(name, settings, module) or found
+                found = _about_steps(name, settings, module, step) or found
                 at_step = translate(
                     "{said}: a parameter of shape {shape} after step {step}",
                     said=said,
@@ -477,8 +477,15 @@ def _of_step(given: Any, right: Any) -> Deviation | None:
     return compared(given, right, translate("the right number"))
 
 
-def _about_steps(name: str, settings: dict[str, Any], module: ModuleType) -> Deviation | None:
-    """Which of the usual mistakes of lesson 9 an optimizer makes, if every parameter has a gradient in each step."""
+def _about_steps(name: str, settings: dict[str, Any], module: ModuleType, wrong: int) -> Deviation | None:
+    """Which of the usual mistakes of lesson 9 an optimizer makes of one parameter that has a gradient in each step.
+
+    Args:
+        name: of its class.
+        settings: its arguments.
+        module: the student's part.
+        wrong: the first step in which two parameters are not right.
+    """
     rng, of_array = np.random.default_rng(0), tensor_class(module)
     start, gradients = rng.standard_normal((2, 3)), rng.standard_normal((4, 2, 3))
     yours, right = (
@@ -486,6 +493,9 @@ def _about_steps(name: str, settings: dict[str, Any], module: ModuleType) -> Dev
         for each in (module, reference)
     )
     if difference(yours, right, rtol=RTOL, atol=ATOL) is None:
+        if wrong < 3:
+            text = "a single parameter is right, and two are not: of each the optimizer remembers numbers of its own"
+            return Deviation("element", text)
         text = (
             "it is right while each parameter has a gradient. One without stays as it is, and so does all that the "
             "optimizer remembers of it, such as the number of its steps"

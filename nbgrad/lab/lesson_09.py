@@ -23,19 +23,21 @@ Update = Callable[..., Sequence[Any]]
 """Takes the parameter, its gradient, what the optimizer remembers, and perhaps the number of the step."""
 
 
-def _gradients() -> torch.Tensor:
+def _gradients(memory: int) -> torch.Tensor:
+    """The gradients of three parameters in each step. Those of Adam, which remembers two tensors, differ far more."""
     generator = torch.Generator().manual_seed(9)
-    found = torch.randn((_STEPS, 3), generator=generator, dtype=torch.float64) * torch.tensor([1.0, 10.0, 0.01])
+    small = 0.01 if memory == 1 else 1e-4  # its square is as large as eps: where eps is added makes a difference
+    found = torch.randn((_STEPS, 3), generator=generator, dtype=torch.float64) * torch.tensor([1.0, 10.0, small])
     found[0, 2] = 0  # a parameter that was not used in the first step: 0 / 0 without eps
     return found
 
 
-def _by(optimizer: Callable[[Any], Any]) -> list[torch.Tensor]:
+def _by(optimizer: Callable[[Any], Any], memory: int) -> list[torch.Tensor]:
     """The parameter after each step of one of nbgrad's optimizers."""
     w = tensor(torch.ones(3, dtype=torch.float64), requires_grad=True)
     steps = optimizer([w])
     places = []
-    for gradient in _gradients():
+    for gradient in _gradients(memory):
         w.grad = tensor(gradient.clone())
         steps.step()
         places.append(numbers_of(w).clone())
@@ -68,13 +70,15 @@ def _judged(
     def own(walked: list[Any]) -> list[Any]:
         return [1 + (numbers_of(one) - 1) * (lr / LR) for one in walked]
 
-    def same(walked: list[Any]) -> bool:
-        return all(difference(got, one, equal_nan=True) is None for got, one in zip(places, walked, strict=True))
+    def same(walked: list[Any] | Deviation) -> bool:
+        return not isinstance(walked, Deviation) and all(
+            difference(got, one, equal_nan=True) is None for got, one in zip(places, walked, strict=True)
+        )
 
     usual, right = right, own(right)
     at = next((at for at, (got, one) in enumerate(zip(places, right, strict=True)) if difference(got, one)), None)
     if at is None:
-        return None
+        return None if same(_walk(answer, form, memory)) else Deviation("changed", _REMEMBERS)
     if same(usual):
         return Deviation("factor", "its learning rate is {usual:g}, and {lr:g} is asked for", usual=LR, lr=lr)
     for wrong, kind, text in wrongs:
@@ -87,11 +91,17 @@ def _judged(
     return Deviation(told.kind, "after step {step} the parameter is wrong: {found}", step=at + 1, found=told)
 
 
+_REMEMBERS = (
+    "it gives other numbers when it begins anew: what it remembers from step to step has to be in the tensors that it "
+    "gets and gives, and nowhere else"
+)
+
+
 def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
     w = tensor(torch.ones(3, dtype=torch.float64))
     kept = [tensor(torch.zeros(3, dtype=torch.float64)) for _ in range(memory)]
     places: list[Any] = []
-    for step, gradient in enumerate(_gradients(), 1):
+    for step, gradient in enumerate(_gradients(memory), 1):
         given = attempt(form, update, w, tensor(gradient.clone()), *kept, *([step] if memory == 2 else []))
         if given is None:
             return Deviation("type", "{said} gives None: the function has to end with return", said=form)
@@ -120,7 +130,7 @@ def _walk(update: Update, form: str, memory: int) -> list[Any] | Deviation:
 
 
 def _momentum(answer: Any) -> Deviation | None:
-    right = _by(lambda parameters: SGD(parameters, lr=LR, momentum=BETA))
+    right = _by(lambda parameters: SGD(parameters, lr=LR, momentum=BETA), 1)
     return _judged(answer, "momentum(w, g, v)", 1, right, WRONG_MOMENTUM, _MOMENTUM_RATE)
 
 
@@ -147,7 +157,7 @@ WRONG_MOMENTUM: tuple[tuple[Update, str, str], ...] = (
 
 
 def _adam(answer: Any) -> Deviation | None:
-    right = _by(lambda parameters: Adam(parameters, lr=LR, betas=(BETA1, BETA2), eps=EPS))
+    right = _by(lambda parameters: Adam(parameters, lr=LR, betas=(BETA1, BETA2), eps=EPS), 2)
     return _judged(answer, "adam(w, g, m, v, t)", 2, right, WRONG_ADAM, _ADAM_RATE)
 
 
@@ -155,7 +165,7 @@ def _adam_like(
     *,
     corrects: bool = True,
     beta2: float = BETA2,
-    root: bool = True,
+    size: Callable[[Any, float], Any] = lambda square, eps: square**0.5 + eps,
     keeps: bool = False,
     sign: float = 1.0,
     eps: float = EPS,
@@ -164,7 +174,7 @@ def _adam_like(
         m = BETA1 * m + (1 - BETA1) * g
         v = beta2 * v + (1 - beta2) * g * g
         mean, square = (m / (1 - BETA1**t), v / (1 - beta2**t)) if corrects else (m, v)
-        return w - sign * LR * mean / ((square**0.5 if root else square) + eps), *((mean, square) if keeps else (m, v))
+        return w - sign * LR * mean / size(square, eps), *((mean, square) if keeps else (m, v))
 
     return update
 
@@ -205,11 +215,13 @@ WRONG_ADAM: tuple[tuple[Update, str, str], ...] = (
         "divide "
      "by 1 - beta ** t"),
     (_adam_with_betas_exchanged, "order", "the betas have changed places: 0.9 is that of m, 0.999 that of v"),
-    (_adam_like(root=False), "numbers", "the root is missing: v is a mean of squares"),
+    (_adam_like(size=lambda square, eps: square + eps), "numbers", "the root is missing: v is a mean of squares"),
     (_adam_of_sizes, "numbers", "v is a mean of the squares of the gradients"),
     (_adam_like(keeps=True), "element", "it remembers the corrected m and v: the correction is for the step alone"),
     (_adam_like(eps=0.0), "not finite", "eps is not added to the root: a parameter whose gradients are 0 becomes "
      "0 / 0"),
+    (_adam_like(size=lambda square, eps: (square + eps) ** 0.5), "numbers", "eps is inside of the root: it is added "
+     "to the root"),
     (_adam_with_products, "numbers", "1 - beta * t is no power: divide by 1 - beta ** t"),
     (_adam_like(beta2=BETA1), "numbers", "both means fade with the same beta: 0.9 is that of m, 0.999 that of v"),
     (lambda w, g, m, v, t: _adam_like()(w, g, m, v, t + 1), "shifted", "the first step is counted as the second"),
@@ -261,6 +273,7 @@ _RATES: tuple[tuple[str, list[float]], ...] = (
     ("a rate of 0.0001", [1e-4] * 16),
     ("a rate of 0.05", [0.05] * 16),
     ("a rate of 0.2", [0.2] * 16),
+    ("a rate of 0.6", [0.6] * 16),
     ("a rate of 1", [1.0] * 16),
     ("a rate of 0.003, except for one step with a rate of 2", [0.003] * 4 + [2.0] + [0.003] * 11),
 )

@@ -24,7 +24,7 @@ def _number(value: float) -> Tensor:
 
 def _decays() -> list[Case]:
     cases = []
-    for at, start, steps in ((0.5, 4.0, 3), (-1.5, 1.0, 4), (0.9, 2.0, 20), (0.5, 4.0, 1)):
+    for at, start, steps in ((0.5, 4.0, 3), (-1.5, 1.0, 4), (0.9, 2.0, 20), (-0.5, -3.0, 3), (0.5, 4.0, 1)):
         w, first = _number(at), _number(start)
         h = first
         for _ in range(steps):
@@ -162,7 +162,7 @@ def _about_places(places: list[int], every: int, count: int, said: str) -> tuple
 def _clips() -> list[Case]:
     generator = torch.Generator().manual_seed(11)
     cases = []
-    for size, limit in ((10.0, 1.0), (0.1, 5.0), (3.0, 2.0), (0.0, 1.0)):
+    for size, limit in ((10.0, 1.0), (0.1, 5.0), (3.0, 8.0), (1.0, 5.0), (0.0, 1.0)):
         parts = [torch.randn((2, 3), generator=generator, dtype=torch.float64) * size for _ in range(2)]
         norm = float(torch.stack(parts).norm())
         right = torch.stack(parts) * limit / max(norm, limit)

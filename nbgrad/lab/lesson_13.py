@@ -136,6 +136,7 @@ def _silent(answer: Any) -> Deviation | None:
     needs_function(answer, "silent(net)")
     for text, net, learn, right in _networks():
         learn(net)
+        frozen = {name for name, one in net.named_parameters() if not one.requires_grad}
         given = attempt(translate("silent of {reason}", reason=translate(text)), answer, net)
         if not isinstance(given, list | tuple | set):
             why = (
@@ -144,12 +145,12 @@ def _silent(answer: Any) -> Deviation | None:
                 else translate("it gives {kind}", kind=kind_of(given))
             )
             return Deviation("type", "a list of names is expected: {why}", why=why)
-        if (found := _of_names(list(given), right, net)) is not None:
+        if (found := _of_names(list(given), right, net, frozen)) is not None:
             return Deviation(found.kind, "silent of {reason}: {found}", reason=translate(text), found=found)
     return None
 
 
-def _of_names(names: list[Any], right: list[str], net: Any) -> Deviation | None:
+def _of_names(names: list[Any], right: list[str], net: Any, frozen: set[str]) -> Deviation | None:
     parameters = dict(net.named_parameters())
     if strangers := [one for one in names if not isinstance(one, str) or one not in parameters]:
         what = (
@@ -166,7 +167,6 @@ def _of_names(names: list[Any], right: list[str], net: Any) -> Deviation | None:
     zeros = {name for name in right if parameters[name].grad is not None}
     if zeros and given == set(right) - zeros:
         return Deviation("zero", "a gradient that is 0 everywhere is none, too: such a parameter learns nothing")
-    frozen = {name for name, one in parameters.items() if not one.requires_grad}
     if given == set(right) | frozen:
         return Deviation("element", "a parameter that is frozen, with requires_grad=False, is meant to get none")
     if given - set(right) and not set(right) - given:
@@ -208,14 +208,22 @@ class _Inverse(torch.nn.Module):
         return 1 / x
 
 
+class _Log(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.log()
+
+
 def _sick() -> list[tuple[str, Any, torch.Tensor, int | None]]:
     nets, relu, tanh = torch.nn.Sequential, torch.nn.ReLU, torch.nn.Tanh
     return [
         ("a root in the middle", nets(_minus(), _Root(), tanh(), _minus()), torch.ones(2, 3), 1),
         ("a root of one number in three", nets(_minus(), tanh(), _RootOfFirst(), _minus()), torch.ones(2, 3), 2),
         ("an infinity that tanh hides", nets(_minus(), relu(), _Inverse(), tanh(), _minus()), torch.ones(2, 3), 2),
+        ("a logarithm whose infinity tanh hides", nets(_minus(), relu(), _Log(), tanh()), torch.ones(2, 3), 2),
+        ("a root of one row in two", nets(_minus(), _Root(), tanh()), torch.tensor([[-1.0] * 3, [1.0] * 3]), 1),
         ("an input that is NaN already", nets(_minus(), tanh()), torch.full((2, 3), float("nan")), 0),
         ("a healthy network", nets(_minus(), tanh(), _minus()), torch.ones(2, 3), None),
+        ("a healthy network with large numbers", nets(_minus(), _minus(), tanh()), torch.full((2, 3), 1e9), None),
     ]
 
 
@@ -248,7 +256,9 @@ def _about_place(text: str, given: float | None, right: int | None, count: int) 
             "the one before it, and does the loop reach them all?"
         )
         what = "one number that is NaN is enough" if "one number" in text else what
+        what = "look at all rows: one row that is NaN is enough" if "one row" in text else what
         what = "Inf counts, and not NaN alone" if "infinity" in text else what
+        what = "minus infinity counts, too" if "logarithm" in text else what
         return Deviation("not finite", "{reason}: {what}", reason=translate(text), what=translate(what))
     if "one number" in text and given > right:
         return Deviation(

@@ -1,6 +1,7 @@
 """The exercises of lesson 14: gradients of gradients, and an op of one's own."""
 
 from collections.abc import Callable
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -24,6 +25,7 @@ _CURVES: tuple[tuple[str, Curve, float], ...] = (
     ("x ** 4 + x", lambda x: x**4 + x, 1.5),
     ("exp(x) - 2 * x", lambda x: exp(x) - 2 * x, 2.0),
     ("(x - 3) ** 2", lambda x: (x - 3) ** 2, -1.0),
+    ("x ** 3 - x", lambda x: x**3 - x, -2.0),
 )
 
 
@@ -56,6 +58,7 @@ def _about_newton(got: Any, case: Case) -> Deviation | None:
     at = float(numbers_of(x))
     value, slope, second = _derivatives(curve, at)
     for wrong, kind, text in (
+        (at - slope / abs(second), "sign", "the second derivative keeps its sign: where it is negative, too"),
         (at + slope / second, "sign", "it goes uphill: subtract the step"),
         (at - slope, "factor", "that is a gradient step: divide the slope by the second derivative"),
         (at - value / slope, "numbers", "that looks for a place where the function is 0: here its slope has to be 0"),
@@ -143,22 +146,44 @@ def _op(answer: Any) -> Deviation | None:
     for name in ("forward", "backward"):
         if next(iter(signature(getattr(answer, name)).parameters), "") == "self":
             return Deviation("type", "{name} has no self: it is a function below @staticmethod", name=name)
-    for values in ([0.5, -1.0, 2.0], [0.0, 3.0]):
-        x = tensor(values, dtype=torch.float64, requires_grad=True)
-        g = torch.linspace(0.5, 2, len(values), dtype=torch.float64)
-        right = _log_cosh(x)
-        (slope,) = grad(right, [x], tensor(g))
-        got = attempt("the forward", apply, x)
+    results = []
+    g = torch.linspace(0.5, 2, 3, dtype=torch.float64)
+    for values in ([0.5, -1.0, 2.0], [0.0, 3.0, -0.2]):
+        x, own = (tensor(values, dtype=torch.float64, requires_grad=True) for _ in range(2))
+        right, got = _log_cosh(own), attempt("the forward", apply, x)
         if (found := difference(got, right)) is not None:
             return Deviation(found.kind, "the forward: {found}", found=found)
         if not (isinstance(got, Tensor) and got.requires_grad):
             return Deviation("zero", "the result has no history: is apply that of nbgrad.Function?")
-        (own,) = attempt("the backward", grad, got, [x], tensor(g))
+        results.append((values, x, got, *grad(right, [own], tensor(g))))
+    return _of_backwards(results, g)
+
+
+def _of_backwards(results: list[Any], g: torch.Tensor) -> Deviation | None:
+    """How the backwards of several uses of an op are wrong, which run after all forwards.
+
+    Args:
+        results: of each use the numbers, the tensor of these, what the op gave, and the right gradient.
+        g: the incoming gradient.
+    """
+    for values, x, got, slope in results:
+        (own,) = attempt("the backward", partial(grad, got, [x], tensor(g), allow_unused=True))
+        if own is None:
+            text = "{said} gives None: the function has to end with return"
+            return Deviation("type", text, said=translate("the backward"))
         if (found := difference(own, slope)) is not None:
-            known = None if found.kind == "type" else _about_backward(own, g, x.data)
+            if is_near(own, g * torch.tensor(results[-1][0], dtype=torch.float64).tanh()):
+                return Deviation("changed", _ONE_MEMORY)
+            known = None if found.kind == "type" else _about_backward(own, g, torch.tensor(values))
             told = known or computed(found)
             return Deviation(told.kind, "the backward: {told}", told=told)
     return None
+
+
+_ONE_MEMORY = (
+    "the backward of the first of two calls gives other numbers: what a call has to remember belongs into its own ctx, "
+    "with ctx.save_for_backward(x)"
+)
 
 
 def _about_backward(own: Any, g: torch.Tensor, x: torch.Tensor) -> Deviation | None:

@@ -256,8 +256,8 @@ class _Counted(Module):
             self.averages = before
 
 
-def _parts() -> list[Tensor]:
-    return [tensor(torch.arange(8.0, dtype=torch.float64).reshape(4, 2).add(one).sin()) for one in range(4)]
+def _parts(count: int) -> list[Tensor]:
+    return [tensor(torch.arange(8.0, dtype=torch.float64).reshape(4, 2).add(one).sin()) for one in range(count)]
 
 
 def _loss(net: Module, part: Tensor) -> Tensor:
@@ -266,9 +266,13 @@ def _loss(net: Module, part: Tensor) -> Tensor:
 
 
 def _accumulation(answer: Any) -> Deviation | None:
-    form = "accumulate(net, loss_of, parts)"
-    needs_function(answer, form)
-    net, parts = _Counted(_network()), _parts()
+    needs_function(answer, "accumulate(net, loss_of, parts)")
+    return next((found for count in (4, 3) if (found := _of_parts(answer, count)) is not None), None)
+
+
+def _of_parts(answer: Any, count: int) -> Deviation | None:
+    form = translate("accumulate(net, loss_of, parts) of {count} parts", count=count)
+    net, parts = _Counted(_network()), _parts(count)
     attempt(form, answer, net, _loss, parts)
     if len(net.backwards) != len(parts):
         return Deviation(
@@ -317,6 +321,8 @@ def _about_sum(got: Any, each: Sequence[torch.Tensor], total: torch.Tensor, name
     many = len(each)
     if got is not None and any(is_near(got, sum(each[-last:]) / size) for last in range(1, many) for size in (1, many)):
         return "numbers", "only those of the last parts are there: nothing may clear them in between"
+    if got is not None and many != 4 and is_near(got, total / 4):
+        return "factor", "the loss of each part is divided by 4: there may be more parts, or fewer"
     if got is not None and is_near(got, (total - each[-1]) / many + each[-1]):
         return "factor", "the loss of the last part is not divided by their number"
     return "numbers", translate("the gradient of {name} is not that of the mean over all parts", name=name)

@@ -141,9 +141,17 @@ def by_hand(said: str, function: Callable[..., Any], *arguments: Any) -> Any:
     except Refused as error:
         if "backward" not in str(error.deviation) and "grad" not in str(error.deviation):
             raise
-        attempt(said, function, *arguments)
+        try:
+            attempt(said, function, *arguments)
+        except Refused as again:
+            if not str(again.__context__).startswith(_NO_HISTORY):
+                raise
     text = "{said} calls backward or grad: work the gradients out by hand"
     raise Refused(Deviation("type", text, said=translate(said)))
+
+
+_NO_HISTORY = ("grad(): ", "backward() ", "element 0")
+"""How the errors of nbgrad and torch begin where a backward finds no history: an argument has none."""
 
 
 class _EngineWatch(Observer):

@@ -131,7 +131,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
     "12.5": [
         (never_clears, "numbers", "only by luck: the gradients of old steps are never cleared"),
         (softmax_twice, "numbers", "only by luck: cross_entropy gets probabilities"),
-        (forgets_step, "zero", "the parameters are those of the beginning"),
+        (forgets_step, "zero", "the parameters of the model are those of the beginning"),
         (lambda *three: learn(*three, steps=10, lr=0.01), "factor", "Take more steps"),
         (climbs, "sign", "the loss went up"),
         (lambda model, inputs, targets: learn(model, inputs, inputs), "sign", "does each place get its own target"),

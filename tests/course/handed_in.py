@@ -4,7 +4,8 @@ python -m tests.course.handed_in 3 11   judge the answers of lessons 3 and 11, a
 
 A file has a line with the number of each exercise, and below it the answers. A right answer begins with ``+``, a wrong
 one with ``-``. An answer is Python code: its value is that of its last line, or the function or class that this line
-belongs to. Code that begins with ``=`` runs before each answer of its exercise.
+belongs to. Code that begins with ``=`` runs before each answer of its exercise. After ``# says`` comes a part of the
+reason that a wrong answer gets.
 
 Where the answer is a file of the student's engine, the code has the functions that the student wrote: the methods of a
 class below ``class Value:``, the rule inside of conv2d below ``class conv2d:``. The rest is the reference part.
@@ -42,12 +43,14 @@ class Written(NamedTuple):
         number: of the exercise.
         right: the verdict that it should get.
         code: of the answer.
+        says: a part of the reason; empty where any will do.
         place: the file and the line where it stands.
     """
 
     number: str
     right: bool
     code: str
+    says: str
     place: str
 
     def value(self) -> Any:
@@ -107,7 +110,9 @@ def written(lesson: int) -> Iterator[Written]:
             before[number] = code
         elif mark in ("+ ", "- "):
             line = path.read_text("utf-8").count("\n", 0, found.start()) + 1
-            yield Written(number, mark == "+ ", before.get(number, "") + code, f"{path.stem}.txt:{line}")
+            says = re.search(r"# says (.*)", code)
+            own = before.get(number, "") + code
+            yield Written(number, mark == "+ ", own, says[1] if says else "", f"{path.stem}.txt:{line}")
         else:
             number = found[1]
 
@@ -121,7 +126,7 @@ def main(lessons: list[str]) -> None:
             try:
                 outcome = lab.check(one.number, one.value())
                 said = f"{'right' if outcome.right else outcome.kind + ': ' + outcome.reason}"
-                fine = outcome.right is one.right
+                fine = outcome.right is one.right and one.says in outcome.reason
             except BaseException as error:  # whatever a check raises is to be seen
                 said, fine = f"raised {type(error).__name__}: {str(error)[:200]}", False
             if not fine:

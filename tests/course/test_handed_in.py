@@ -15,6 +15,7 @@ ANSWERS = [one for lesson in range(1, 17) for one in written(lesson)]
 def test_an_answer_gets_its_verdict(answer: Written) -> None:
     outcome = lab.check(answer.number, answer.value())
     assert outcome.right is answer.right, outcome
+    assert answer.says in outcome.reason
     assert "Either:" not in outcome.reason, "a cause is named only if it is the one"
 
 

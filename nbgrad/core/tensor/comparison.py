@@ -147,7 +147,9 @@ def difference(
     try:
         got = numbers_of(answer)
     except NoNumbers as error:
-        return Deviation("type", str(error))
+        text = "it is the text {answer!r}, where True or False is expected, without quotes"
+        is_text = isinstance(answer, str) and want.dtype is torch.bool
+        return Deviation("type", translate(text, answer=answer[:200]) if is_text else str(error))
     if (wrong := _of_types(got, want)) is not None:
         return wrong
     near = _Tolerance(rtol, atol, equal_nan)
