@@ -15,7 +15,7 @@ const define = Object.fromEntries([
 ]);
 
 /** Fields of our own classes, which neither data nor the browser has: nearly a kilobyte. */
-const OWN = "banner|boxOf|choose|chosen|drawing|enlarge|glide|highlight|inquiry|leave|legible|lights|measure|moved|paint|panel|refocus|reveal|scene|showTable|whatIf";
+const OWN = "banner|boxOf|choose|chosen|drawing|enlarge|glide|highlight|inquiry|leave|legible|lights|measure|moved|moving|paint|panel|readable|refocus|reveal|scene|showTable|whatIf";
 
 const options = {
   absWorkingDir: room.pathname,

@@ -15,6 +15,7 @@ from nbgrad.core.translation import translate
 from nbgrad.widgets.description.drawn import boxed, detailed
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description, Form, Opens, Picture
+from nbgrad.widgets.description.short_names import NARROW
 from nbgrad.widgets.description.stage import SCREEN, STAGE, Stage
 from nbgrad.widgets.folding.apply import ASKED, NODES, chosen
 from nbgrad.widgets.folding.choose import Folding, foldings, necessary
@@ -103,10 +104,10 @@ def first_look(graph: Outline, *, limit: int = NODES, direction: Wanted = "auto"
 
 
 class _Fitted(NamedTuple):
-    """A picture, its parts, and which modules are folded in it."""
+    """A picture, the search that found its layout, and which modules are folded in it."""
 
     picture: Picture
-    parts: PictureParts
+    search: Search
     folding: Folding
 
 
@@ -125,16 +126,32 @@ def _fitted(
         picture, parts = _lay_out(graph, limit, SECONDS, "LR" if direction == "LR" else "TB", known, on)
         search = Search(parts, picture["layout"], picture["direction"], on, SECONDS, _forms(parts, one.asked, near))
         layout, way = search.best(turns=direction == "auto")
-        found = _Fitted({**picture, "layout": layout, "direction": way}, parts, one)
+        found = _Fitted({**picture, "layout": layout, "direction": way}, search, one)
         fits = on.fits(layout) and (search.level <= search.told or len(parts.placed["nodes"]) <= LOOK)
         if fits or best is None or on.scale(layout) > on.scale(best.picture["layout"]) * BETTER:
             best = found
         if fits:
             break
     assert best is not None, "there is always a folding to try"
+    best = _Fitted(*_narrowed(best.picture, best.search, direction, on), best.folding)
     if folding is None and not near:
         graph.chosen["first look", limit, direction, on] = best.folding
     return best
+
+
+def _narrowed(picture: Picture, search: Search, direction: Wanted, on: Stage) -> tuple[Picture, Search]:
+    """The same with shorter names, if it is seen larger then: rows of long names are wide. And its search."""
+    best, found, drawn = picture, search, picture["description"]
+    for letters in NARROW if len(search.parts.placed["nodes"]) <= LOOK else ():
+        if on.fits(best["layout"]):
+            break
+        narrow = search.named(letters)
+        layout, way = narrow.best(turns=direction == "auto")
+        if on.fits(layout) or on.scale(layout) > on.scale(best["layout"]) * BETTER:
+            cuts = {node["id"]: node["cuts"] for node in narrow.parts.drawn["nodes"]}
+            said: Description = {**drawn, "nodes": [{**node, "cuts": cuts[node["id"]]} for node in drawn["nodes"]]}
+            best, found = {**picture, "description": said, "layout": layout, "direction": way}, narrow
+    return best, found
 
 
 def _forms(
@@ -287,7 +304,7 @@ def _with_large(graph: Outline, picture: Picture, folding: Folding | None, direc
     if on.fits((picture["first"] or picture)["layout"]):
         return picture
     found = _for_projector(graph, NODES, direction, folding, on)
-    sizes = found.parts.tree.sizes
+    sizes = found.search.parts.tree.sizes
     closed = sorted(scope for scope in found.folding.closed if sizes[scope] > 1)
     return {**picture, "large": {**found.picture, "folded": closed}}
 
@@ -352,4 +369,5 @@ def _in_both(
     search = Search(parts, picture["layout"], picture["direction"], on, seconds, forms)
     layout, direction = search.best(turns=wanted == "auto")
     turned = search.turned(direction)
-    return {**picture, "layout": layout, "direction": direction, "turned": turned}
+    found: Picture = {**picture, "layout": layout, "direction": direction, "turned": turned}
+    return _narrowed(found, search, wanted, on)[0] if formed else found

@@ -63,6 +63,17 @@ def test_no_two_boxes_read_the_same(names: tuple[str, ...]) -> None:
         assert min(map(len, found)) >= most
 
 
+def test_where_names_are_too_wide_they_are_shorter_still() -> None:
+    names = ("attention_scores", "attention_weights", "linear", "relu")
+    nodes: list[Node] = [{**plain_node(name, "op", [name], []), "about": "· body.0"} for name in names]
+    assert [node["cuts"] for node in named(nodes)] == [[], ["attention_weights", "attentio…weights"], [], []]
+    narrow = named(nodes, 9)
+    assert [node["cuts"][1] for node in narrow] == ["atte…ores", "atte…ghts", "linear", "relu"]
+    assert [Card.of(node, "name").tail for node in narrow] == [""] * 4, "a tail would be wider than the name may be"
+    assert [Card.of(node, "short").tail for node in narrow] == [Card.of(node, "short").tail for node in nodes]
+    assert named(nodes[2:], 15) == nodes[2:], "a name with room for its tail keeps it"
+
+
 def test_equal_names_are_cut_alike() -> None:
     one, other = cut("scaled_dot_product_attention", "scaled_dot_product_attention")
     assert one == other

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import nbgrad
+from nbgrad.widgets import pipeline
 from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.outline import LOOK, Outline
 from nbgrad.widgets.description.schema import Description, Node, Picture
@@ -331,7 +332,8 @@ def wide() -> Description:
     return describe(graph)
 
 
-def test_the_direction_is_the_one_that_is_seen_larger() -> None:
+def test_the_direction_is_the_one_that_is_seen_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "NARROW", ())  # with shorter names it is seen whole from top to bottom, too
     described = wide()
     down, across, chosen = (lay_out(described, direction=one) for one in ("TB", "LR", "auto"))
     assert STAGE.scale(across["layout"]) > 1.1 * STAGE.scale(down["layout"])

@@ -21,6 +21,7 @@ from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.wire_format import packed
 from nbgrad.widgets.view import GraphView
+from tests.widgets.collisions import COLLISIONS
 from tests.widgets.networks import LOOPS, NETWORKS
 from tests.widgets.test_html_page import INSIDE, LETTERS as SMALLEST, notebook
 from tests.widgets.test_positions import assert_sound
@@ -68,6 +69,25 @@ def test_more_than_twelve_boxes_use_the_stage(name: str) -> None:
             box = layout["nodes"][end]
             assert box["x"] - 2 <= x <= box["x"] + box["width"] + 2
             assert box["y"] - 2 <= y <= box["y"] + box["height"] + 2
+
+
+def test_names_become_shorter_where_rows_of_long_ones_are_too_wide() -> None:
+    x = nbgrad.tensor(torch.rand(8, 16))
+    with nbgrad.AutogradGraph("towers") as graph:
+        towers = [nbgrad.tensor(torch.rand(16, 16), requires_grad=True) for _ in range(4)]
+        one, two, three, four = [((x @ tower).tanh() + 1).sigmoid() for tower in towers]
+        (one * two * three * four).mean().backward()
+    described = describe(graph)
+    for at, node in enumerate(described["nodes"]):
+        node["label"][0] = f"the_result_of_a_tower_{at}"
+    large, small = (lay_out(described, folding=Folding(), on=STAGES[on]) for on in ("side panel", "phone"))
+    assert STAGES["phone"].fits(small["layout"])
+    assert_sound(small)
+    names = {node["id"]: node["cuts"] for node in large["description"]["nodes"]}
+    for node in small["description"]["nodes"]:
+        if node["row"] is None:
+            assert node["cuts"][0] == names[node["id"]][0]
+            assert len(node["cuts"][1]) < len(names[node["id"]][1])
 
 
 def test_a_small_stage_gives_up_details_and_a_large_one_none() -> None:
@@ -394,6 +414,44 @@ def test_what_comes_back_is_not_written_under_the_sign_of_a_box(opened: Any, nam
     for at in range(6):
         assert tab.evaluate(SIGNED) == [], at
         tab.get_by_test_id("nbgrad-next").click()
+
+
+WRITTEN = """() => [...document.querySelectorAll(".nbg-node:not(.nbg-roomless) .nbg-rule")].filter(
+    one => one.checkVisibility()).map(one => one.textContent)"""
+
+
+@pytest.mark.browser
+def test_a_step_writes_as_much_of_a_gradient_as_its_box_has_room_for(opened: Any) -> None:
+    x, weight = nbgrad.tensor(torch.rand(3, 4)), nbgrad.tensor(torch.rand(4, 2), requires_grad=True)
+    with nbgrad.AutogradGraph("numbers") as graph:
+        ((x @ weight).abs() ** 2).mean().backward()
+    tab = opened(page(whole(describe(graph), on=Stage(788, 180)), "numbers"), size=(790, 420))
+    tab.emulate_media(reduced_motion="reduce")
+    tab.wait_for_function("() => /scale/.test(document.querySelector('.nbg-stage > g').getAttribute('transform'))")
+    tab.get_by_test_id("nbgrad-fit").click()
+    before = tab.evaluate(WRITTEN)
+    assert any(text.endswith("…") for text in before), "small boxes have no room for all"
+    tab.get_by_test_id("nbgrad-steps").click()
+    for at in range(4):
+        assert tab.evaluate(OUTSIDE) == [], at
+        assert tab.evaluate(COLLISIONS) == [], at
+        tab.get_by_test_id("nbgrad-next").click()
+    tab.get_by_test_id("nbgrad-steps").click()
+    tab.get_by_test_id("nbgrad-fit").click()
+    assert tab.evaluate(WRITTEN) == before
+
+
+@pytest.mark.browser
+def test_a_box_in_another_form_has_letters_as_wide_as_they_are(opened: Any) -> None:
+    """Letters move together, or apart, where an earlier backward or another run is written into a box."""
+    tab = opened(page(lay_out(branched(), on=Stage(788, 339)), "squeezed"), size=(790, 600))
+    tab.emulate_media(reduced_motion="reduce")
+    tab.wait_for_function("() => /scale/.test(document.querySelector('.nbg-stage > g').getAttribute('transform'))")
+    tab.evaluate("""() => document.querySelectorAll(".nbg-brief .nbg-line, .nbg-brief .nbg-rule").forEach(
+        one => one.setAttribute("textLength", "400"))""")
+    for _ in range(6):
+        tab.get_by_test_id("nbgrad-zoom-in").dispatch_event("click")
+    assert tab.evaluate(OUTSIDE) == []
 
 
 @pytest.mark.browser

@@ -57,4 +57,32 @@ def scalar_program() -> None:
     loss.backward()
 
 
-TUNED: tuple[Callable[[], None], ...] = (shared_encoder, kalman_filter, scalar_program)
+def spectral_filter() -> None:
+    """Few numbers, which each box writes: gradients of two lines, of which a small box has room for a part."""
+    taps = torch.randn(4, 2, dtype=torch.complex64, requires_grad=True)
+    signal = torch.randn(3, 6)
+    # %%
+    power = (torch.fft.rfft(signal) @ taps).abs()
+    loss = power.square().mean()
+    loss.backward()
+
+
+def unrolled_tasks() -> None:
+    """Three tasks with a gradient step in each: folded boxes that stand for two kinds of ops and a derivative."""
+    w1, b1 = (torch.randn(30, 1) * 0.5).requires_grad_(), torch.zeros(30, requires_grad=True)
+    w2, b2 = (torch.randn(1, 30) * 0.1).requires_grad_(), torch.zeros(1, requires_grad=True)
+    sets = [(torch.randn(8, 1), torch.randn(8, 1)) for _ in range(3)]
+    # %%
+    loss = torch.zeros(())
+    for x, y in sets:
+        fit = F.mse_loss(F.linear(torch.tanh(F.linear(x, w1, b1)), w2, b2), y)
+        slopes = torch.autograd.grad(fit, (w1, b1, w2, b2), create_graph=True)
+        v1, c1, v2, c2 = (weight - 0.02 * slope for weight, slope in zip((w1, b1, w2, b2), slopes, strict=True))
+        loss = loss + F.mse_loss(F.linear(torch.tanh(F.linear(-x, v1, c1)), v2, c2), y)
+    loss.backward()
+
+
+TUNED: tuple[Callable[[], None], ...] = (
+    *(shared_encoder, kalman_filter, scalar_program),
+    *(spectral_filter, unrolled_tasks),
+)

@@ -8,27 +8,33 @@ from nbgrad.widgets.description.text_metrics import clip_middle
 SHORT, NAME = 24, 16
 """How many letters a line has at most where a box is short, and where it is only a name."""
 
+NARROW = (12, 9, 6)
+"""The same for names where those of NAME letters are too wide to be read, in the order in which they are tried."""
+
 _OP = 8
 """With fewer letters for its op, a variable stands alone."""
 
 
-def named(nodes: list[Node]) -> list[Node]:
-    """The nodes with their short names, of at most SHORT and of at most NAME letters.
+def named(nodes: list[Node], most: int = NAME) -> list[Node]:
+    """The nodes with their short names, of at most SHORT and of at most ``most`` letters.
 
     A class in brackets is left out first. A name that would be that of another box keeps so many letters more that it
-    differs.
+    differs. A box that is only a name says nothing else if its name is cut, or if ``most`` leaves no room for it.
     """
-    boxes = [node for node in nodes if node["row"] is None]
-    if all(len(node["label"][0]) <= NAME for node in boxes):
+    wide = {node["id"] for node in nodes if node["row"] is None and len(_whole(node, most)) > most}
+    if not wide:
         return nodes
-    names = {node["label"][0]: node["variable"] for node in boxes}
-    short, name = (_distinct(names, letters) for letters in (SHORT, NAME))
+    names = {node["label"][0]: node["variable"] for node in nodes if node["row"] is None}
+    short, name = (_distinct(names, letters) for letters in (SHORT, most))
     return [
-        {**node, "cuts": [short[head], name[head]]}
-        if node["row"] is None and len(head := node["label"][0]) > NAME
-        else node
+        {**node, "cuts": [short[head], name[head]]} if node["id"] in wide and (head := node["label"][0]) else node
         for node in nodes
     ]
+
+
+def _whole(node: Node, most: int) -> str:
+    """The text of a box that is only a name. With room for NAME letters, its tail is cut elsewhere."""
+    return " ".join(filter(None, [node["label"][0], node["about"] if most < NAME else ""]))
 
 
 def _distinct(names: dict[str, str], letters: int) -> dict[str, str]:

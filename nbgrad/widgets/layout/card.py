@@ -60,7 +60,8 @@ class Card(NamedTuple):
         if form != "card":
             most = SHORT if form == "short" else NAME
             name = node["cuts"][form != "short"] if node["cuts"] else clip_middle(head, most)
-            tail, line = _room(node["about"], most - len(head)), told(node)
+            room = 0 if form in LOW and node["cuts"] else most - len(head)
+            tail, line = _room(node["about"], room), told(node)
             rule = [] if node["rule"] is None else [clip(node["rule"], max(8, TOGETHER - len(line)))]
             if form == "short":
                 return cls(name, tail, [line] * bool(line), rule, bool(rule and line), 0)

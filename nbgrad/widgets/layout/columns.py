@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from nbgrad.widgets.description.outline import LOOK
 from nbgrad.widgets.description.schema import Box, Layout
 from nbgrad.widgets.description.stage import LETTERS, READ, STAGE, Stage
 from nbgrad.widgets.layout.curves import Run
@@ -17,7 +18,8 @@ from nbgrad.widgets.layout.parts import PictureParts, overlap
 
 _MOST = 12  # columns
 _PLACES = 64  # the most places for cuts that are compared
-_CUTS = 4  # the most edges that may be cut at one place
+_CUTS = 4  # the tensors of which edges may be cut at one place
+_MORE = 8  # the same where the picture cannot be read otherwise
 _LARGER = 1.05  # by this factor more columns have to be seen larger
 _WIDER = 1.3  # on a tight stage, columns may be wider by this factor where all letters are smaller anyhow
 _FILLED = 0.7  # of the area of a layout: columns are not as wide as its widest row
@@ -49,8 +51,17 @@ def in_columns(parts: PictureParts, layout: Layout, stage: Stage = STAGE, *, las
     too_much = _FILLED * layout["width"] * layout["height"] > stage.width * stage.height * (LETTERS / READ) ** 2
     if stage.fits(layout) or not layout["nodes"] or (too_much and not last):
         return layout
-    cutter = _Cutter(parts, layout)
     best = layout
+    for most in (_CUTS, _MORE) if last and len(layout["nodes"]) <= LOOK else (_CUTS,):
+        best = _cut(_Cutter(parts, layout, most), best, stage, last=last)
+        if stage.fits(best):
+            break
+    return best
+
+
+def _cut(cutter: "_Cutter", best: Layout, stage: Stage, *, last: bool) -> Layout:
+    """The layout in columns that is seen largest, or the ``best`` one so far."""
+    layout = cutter.layout
     fewest = int(layout["height"] * READ / LETTERS / stage.height)  # fewer columns would be too high, or just fit
     widths = sorted(box["width"] for box in layout["nodes"].values())
     wide = widths[len(widths) // 2] + _GAP + _LANE
@@ -88,8 +99,8 @@ class _Cut(NamedTuple):
 
 
 class _Cutter:
-    def __init__(self, parts: PictureParts, layout: Layout) -> None:
-        self.layout, self.tree = layout, parts.tree
+    def __init__(self, parts: PictureParts, layout: Layout, most: int) -> None:
+        self.layout, self.tree, self._most = layout, parts.tree, most
         self.scope_of = {node["id"]: node["scope"] for node in parts.placed["nodes"]}
         self.ends = {edge["id"]: (edge["source"], edge["target"]) for edge in parts.placed["edges"]}
         self.taken = [*layout["nodes"].values(), *layout["marks"].values(), *layout["labels"].values()]
@@ -111,7 +122,8 @@ class _Cutter:
                 good = [
                     one
                     for one in found
-                    if len({self.ends[edge][0] for edge in one.edges}) <= _CUTS and not mixed.intersection(one.frames)
+                    if len({self.ends[edge][0] for edge in one.edges}) <= self._most
+                    and not mixed.intersection(one.frames)
                 ]
                 if good:
                     yield min(good, key=lambda one: len(one.frames))

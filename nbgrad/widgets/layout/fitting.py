@@ -1,13 +1,14 @@
 """The layout in which all of a picture is seen on its stage, with as much in each box as there is room for."""
 
 from contextlib import suppress
+from typing import Self
 
 from nbgrad.widgets.description.schema import Form, Layout
 from nbgrad.widgets.description.stage import LETTERS, READ, Stage
 from nbgrad.widgets.layout.dot import dot_source
 from nbgrad.widgets.layout.graphviz_wasm import LayoutTimeout, run_graphviz
 from nbgrad.widgets.layout.jumps import with_jumps
-from nbgrad.widgets.layout.parts import Direction, PictureParts
+from nbgrad.widgets.layout.parts import NAME, Direction, PictureParts
 from nbgrad.widgets.layout.positions import positions
 from nbgrad.widgets.layout.spread import spread
 
@@ -36,6 +37,7 @@ class Search:
         forms: the forms of the boxes, with less and less detail; first cards alone.
 
     Attributes:
+        parts: those of the picture.
         level: the number of the level of detail that was found.
         told: that of the last level on which all boxes say more than their names.
     """
@@ -44,7 +46,7 @@ class Search:
         self, parts: PictureParts, layout: Layout, direction: Direction, on: Stage, seconds: float,
         forms: list[dict[str, Form]],
     ) -> None:  # fmt: skip
-        self._parts, self._direction, self._on, self._seconds = parts, direction, on, seconds
+        self.parts, self._direction, self._on, self._seconds = parts, direction, on, seconds
         self._many = len(parts.placed["nodes"])
         crowded = self._many * _LEAST > on.width * on.height * (LETTERS / READ) ** 2
         # Where there is no room for all, names alone are seen larger than cards.
@@ -52,6 +54,14 @@ class Search:
         self._known: dict[tuple[int, Direction], Layout | None] = {(0, direction): layout}
         self.told = max(1, 2 * (len(self._levels) // 3))
         self.level = 0
+
+    def named(self, letters: int) -> Self:
+        """The search among the forms with names alone, which have at most so many letters then."""
+        named = [self._levels[0], *(one for one in self._levels if NAME in one.values())]
+        cards = self._known[0, self._direction]
+        assert cards is not None, "the first layout was there"
+        parts = self.parts.named(letters)
+        return type(self)(parts, cards, self._direction, self._on, self._seconds, named)
 
     def best(self, *, turns: bool) -> tuple[Layout, Direction]:
         """The layout, and its direction; another one than the first only if the picture may be turned."""
@@ -61,8 +71,8 @@ class Search:
     def _finished(self, layout: Layout, direction: Direction) -> Layout:
         """A layout that uses the stage, without the lines that are too long to be followed."""
         if self._many > _FEW and self._on.fits(layout):
-            layout = spread(self._parts, layout, self._on)
-        return with_jumps(self._parts, layout, self._on, direction) if _FEW < self._many <= _TURNED else layout
+            layout = spread(self.parts, layout, self._on)
+        return with_jumps(self.parts, layout, self._on, direction) if _FEW < self._many <= _TURNED else layout
 
     def _best(self, *, turns: bool) -> tuple[Layout, Direction]:
         here = self._direction
@@ -128,7 +138,7 @@ class Search:
         if (level, direction) not in self._known:
             self._known[level, direction] = None
             with suppress(LayoutTimeout):
-                parts = self._parts.formed(self._levels[level])
+                parts = self.parts.formed(self._levels[level])
                 self._known[level, direction] = placed(
                     parts, direction, self._seconds, self._on, last=level == len(self._levels) - 1
                 )

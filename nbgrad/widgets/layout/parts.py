@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Self, get_args
 
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Box, Description, Edge, Form
+from nbgrad.widgets.description.short_names import named
 from nbgrad.widgets.description.text_metrics import NABLA, WIDER, gradient_width, text_width
 from nbgrad.widgets.description.tree import Tree
 from nbgrad.widgets.layout.card import BEHIND, INSET, MARK_HEIGHT, PAD_X, Measured, measured
@@ -47,6 +48,10 @@ class PictureParts:
         """Those of the outline of a drawable description."""
         drawn, placed = outline.description, _skeleton(outline.description)
         return cls(drawn, placed, outline.tree, RankRows.of(placed), _bundles(placed), Sizes.of(drawn))
+
+    def named(self, letters: int) -> Self:
+        """The same with names of at most so many letters in boxes that are only names."""
+        return replace(self, drawn={**self.drawn, "nodes": named(self.drawn["nodes"], letters)}, known={})
 
     def formed(self, forms: Mapping[str, Form]) -> Self:
         """The same with boxes in these forms; a box that is not named is a card."""

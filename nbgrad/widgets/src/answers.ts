@@ -63,7 +63,7 @@ export class Answers {
       for (const one of description.nodes.filter(({ id }) => original(description, id) === node)) {
         one.rule = right ? `∇ ${seals.length > 1 ? "" : given.text.slice(0, 9)} ✓` : "∇ ✗";
         const element = drawing.nodes.get(one.id);
-        if (element) write(element, scene.space(one.id), one.label, [one.rule]);
+        if (element) write(element, scene.picture.layout.nodes[one.id], one.label, [one.rule]);
         attribute(element, "aria-label", spoken(one));
         flag(element, "right", right);
         flag(element, "not-yet", !right);

@@ -59,12 +59,12 @@ export class Forms {
     }
   }
 
-  /** Draw each box at this scale in the form with the most lines whose letters can be read. With `whole`, names are smaller rather than cut. */
-  at(scale: number, whole: boolean): void {
+  /** Draw each box at this scale in the form with the most lines whose letters can be read. With `whole`, names are smaller rather than cut. With `again`, a step has written all of its texts. */
+  at(scale: number, whole: boolean, again = false): void {
     for (const part of this.#parts) {
       const [form, by] = best(part, scale, whole);
       const now = form === "card" ? form : `${form} ${by} ${by * scale < LEGIBLE * NEAR}`;
-      if (now === part.now) continue;
+      if (now === part.now && !again) continue;
       part.now = now;
       write(part, form, by, scale);
     }
@@ -113,7 +113,7 @@ function wide(node: GraphNode, flat = false): number {
 /** The paler text after the name in the short form, or in the one of one line. */
 const tailed = (node: GraphNode, flat: boolean): string => [about(node, flat), flat && shape(node)].filter(Boolean).join(" ");
 
-const about = (node: GraphNode, flat: boolean): string => room(node.about, (flat ? NAME : SHORT) - (node.label[0] ?? "").length);
+const about = (node: GraphNode, flat: boolean): string => (flat && node.cuts[1] ? "" : room(node.about, (flat ? NAME : SHORT) - (node.label[0] ?? "").length));
 
 /** The line of a short box. */
 const shape = (node: GraphNode): string => cut(node.label[shapeLine(node)] ?? "", SHORT);
@@ -158,12 +158,11 @@ function write(part: Part, form: Form, by: number, scale: number): void {
   }
   const wideness = box.width / by;
   const edge = inset(node);
-  const [letters, name] = [tall ? SHORT : NAME, node.label[0] ?? ""];
   const space = form === part.form && by === 1 ? Infinity : wideness - around(node);
   let head = brief(node, !tall);
-  for (let left = head.length - 2; left >= FEWEST && HEAD * length(head) > space; left--) head = shortened(node.variable || name, left);
+  for (let left = head.length - 2; left >= FEWEST && HEAD * length(head) > space; left--) head = shortened(node.variable || node.label[0]!, left);
   if (form === "name") by = Math.min(by, Math.max(1, box.width / ((widthOf(head, true) * 13) / LETTERS + around(node))));
-  const tail = by * scale < LEGIBLE * NEAR ? "" : flat ? [about(node, true), cut(said, SHORT)].filter(Boolean).join(" ") : room(node.about, letters - name.length);
+  const tail = by * scale < LEGIBLE * NEAR ? "" : flat ? [about(node, true), cut(said, SHORT)].filter(Boolean).join(" ") : about(node, !tall);
   let rules = 0;
   for (const element of lines) {
     const known = plain.get(element)!;
@@ -172,6 +171,7 @@ function write(part: Part, form: Form, by: number, scale: number): void {
     const left = kind("rule") ? form === "name" || rules++ : kind("minibars") ? !tall : kind("line") && !(tall && isLine(element, line));
     const shown = whole || !left;
     element.style.display = shown ? "" : "none";
+    element.removeAttribute("textLength"); // of what was written in the form before
     if (!shown) continue;
     if (kind("head")) element.firstChild!.textContent = whole ? text : head;
     else if (kind("tail")) {

@@ -2,7 +2,7 @@
 
 import type { Box, Frame, Node as GraphNode, Picture, Step } from "./description";
 import { attribute, flag, svg } from "./dom";
-import { broken, type Drawing, farEnds, natural, occupied, spoken } from "./draw";
+import { broken, type Drawing, farEnds, occupied, spoken } from "./draw";
 import { translate } from "./language";
 import { classColour, original, twinOf } from "./model";
 import { titled } from "./titles";
@@ -85,7 +85,7 @@ export class Paint {
       element?.style.setProperty("--nbg-level", String((letter.charCodeAt(0) - 65) / 25));
       const then = at === null || at === frames.length - 1 ? node : past(node, at, frames[at], node.id in copies);
       attribute(element, "aria-label", spoken(then));
-      if (element) write(element, layout.nodes[node.id] && natural(layout.nodes[node.id]!, layout.shrunk[node.id]), then.label, then === node ? broken(then.rule ?? "") : [then.rule]);
+      if (element) write(element, layout.nodes[node.id], then.label, then === node ? broken(then.rule ?? "") : [then.rule]);
     }
   }
 

@@ -760,6 +760,8 @@ export class View implements Touched, Keyed, Tools {
 
   #step(step: Step | null, at: number): void {
     const told = this.scene.paint.step(step, at);
+    const { by, place } = this.#camera;
+    this.scene.forms.at(place.k / by, by > 1, true);
     this.#press();
     if (!step) return this.#close();
     this.#unchoose(); // it is no part of the walk

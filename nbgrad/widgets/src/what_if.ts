@@ -83,7 +83,7 @@ export class WhatIf {
       if (told?.[0]) fitted(told[0], end - first).forEach((line, at) => (label[first + at] = line));
       const stale = node.kind === "folded" && texts && node.rule ? `${node.rule}, recorded` : node.rule;
       const rule = told?.[1] && node.rule ? told[1] + (node.id in description.copies ? " in all" : "") : stale;
-      write(element, scene.space(node.id), label, fitted(rule ?? "", element.querySelectorAll(".nbg-rule").length));
+      write(element, scene.picture.layout.nodes[node.id], label, fitted(rule ?? "", element.querySelectorAll(".nbg-rule").length));
       attribute(element, "aria-label", spoken({ ...node, label, rule }));
     }
     flag(this.banner.closest(".nbgrad"), "supposing", !!texts);
