@@ -202,7 +202,7 @@ class FunctionJudge:
 
 
 def _of_arguments(said: str, arguments: Sequence[Any], before: Sequence[Any]) -> Deviation | None:
-    """Whether a call has changed its arguments: then this is told first, since it may be why the result is wrong."""
+    """The deviation of a call that has changed its arguments. It is told first: the result may be wrong by it."""
     if not any(difference(one, other, rtol=0, atol=0) for one, other in zip(arguments, before, strict=True)):
         return None
     return Deviation("changed", "{said} changes the numbers of its arguments: compute new ones", said=translate(said))

@@ -92,7 +92,7 @@ class Slowest:
         return "\n".join(self.table(_SHOWN))
 
     def table(self, most: int) -> list[str]:
-        """The lines of the table, with at most so many rows."""
+        """The lines of the table, which has at most ``most`` rows."""
         kept = {"call": ("op", "module", "line"), "op": ("op",), "module": ("module",), "line": ("line",)}[self.by]
         head = [*kept, *([] if self.by == "call" else ["calls"]), "forward", "backward", "share"]
         table = [head]

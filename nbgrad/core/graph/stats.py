@@ -23,10 +23,10 @@ SMALL = FEW
 """Tensors with at most this many elements are kept to be shown; of larger ones only the statistics are kept."""
 
 SAMPLE = 1 << 16
-"""An update of a larger tensor is measured on so many of its numbers: to measure all takes longer than a norm."""
+"""The size of the sample on which the update of a larger tensor is measured: to read all takes longer than a norm."""
 
 BINNED = SAMPLE // 4
-"""Tensors with more than ``SAMPLE`` numbers have the histogram of so many: a share of 25 % is then right to 0.7 %."""
+"""The size of the sample for the histogram of a tensor above ``SAMPLE``: a share of 25 % is then right to 0.7 %."""
 
 _RUN = 16
 """The numbers of a sample lie in runs of this length: 16 numbers in float32 are a line of the processor's cache."""

@@ -56,7 +56,7 @@ class Search:
         self.level = 0
 
     def named(self, letters: int) -> Self:
-        """The search among the forms with names alone, which have at most so many letters then."""
+        """The search among the forms with names alone, cut to ``letters`` letters."""
         named = [self._levels[0], *(one for one in self._levels if NAME in one.values())]
         cards = self._known[0, self._direction]
         assert cards is not None, "the first layout was there"

@@ -50,7 +50,7 @@ class PictureParts:
         return cls(drawn, placed, outline.tree, RankRows.of(placed), _bundles(placed), Sizes.of(drawn))
 
     def named(self, letters: int) -> Self:
-        """The same with names of at most so many letters in boxes that are only names."""
+        """The same with names cut to ``letters`` letters in boxes that are only names."""
         return replace(self, drawn={**self.drawn, "nodes": named(self.drawn["nodes"], letters)}, known={})
 
     def formed(self, forms: Mapping[str, Form]) -> Self:
