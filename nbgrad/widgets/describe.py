@@ -42,7 +42,7 @@ from nbgrad.widgets.description.ids import edge_id, node_id, scope_id
 from nbgrad.widgets.description.layers import layer_parts, layered
 from nbgrad.widgets.description.living_bytes import kept_bytes, least_of, short_bytes, timeline, worth_a_word
 from nbgrad.widgets.description.loops import Iteration, iterations
-from nbgrad.widgets.description.outline import LOOK, Outline, Rests
+from nbgrad.widgets.description.outline import LOOK, LOOPED, Outline, Rests
 from nbgrad.widgets.description.overlay_kinds import AddedOverlays
 from nbgrad.widgets.description.overlays import OWN, measured, overlays, times_of
 from nbgrad.widgets.description.questions import question
@@ -126,7 +126,7 @@ def _outline(graph: AutogradGraph) -> Outline:
     records = compiled.records
     ids = {record.id: node_id(at) for at, record in enumerate(records)}
     scopes, inside = _Scopes(), _made_inside(records)
-    if len(records) > LOOK:  # up to LOOK boxes are seen at once
+    if len(records) > LOOPED:
         inside |= iterations(records, inside)
     memory = graph.known_memory(None if survey.left_out else records)
     saved = saved_by(memory)

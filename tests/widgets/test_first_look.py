@@ -135,11 +135,11 @@ def folded(description: Description) -> list[Node]:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_small_graph_is_drawn_op_by_op(name: str) -> None:
+def test_of_a_small_graph_only_layers_and_loops_are_folded(name: str) -> None:
     described = SMALL[name]()
     assert len(described["nodes"]) <= LOOK
     drawn = drawable(described, NODES)
-    assert {node["calls"] for node in folded(drawn)} <= {"layer"}
+    assert {node["calls"] for node in folded(drawn)} <= {"layer", "iteration"}
     assert len(drawn["notes"]) == len(described["notes"]) + bool(folded(drawn))
 
 

@@ -10,7 +10,7 @@ import torch
 
 import nbgrad
 from nbgrad.widgets.describe import describe, outline
-from nbgrad.widgets.description.outline import LOOK
+from nbgrad.widgets.description.outline import LOOPED
 from nbgrad.widgets.description.schema import Description, Node
 from nbgrad.widgets.description.stage import STAGE
 from nbgrad.widgets.description.tree import Tree
@@ -196,9 +196,9 @@ def test_what_is_seen_at_once_has_no_frames_of_iterations() -> None:
             h = h.sin() * 2
         return h
 
-    assert not scopes(recorded(lambda: run(LOOK // 2 - 2)))
-    many = recorded(lambda: run(LOOK // 2))
-    assert len(scopes(many)) == LOOK // 2
+    assert not scopes(recorded(lambda: run(LOOPED // 2 - 2)))
+    many = recorded(lambda: run(LOOPED // 2))
+    assert len(scopes(many)) == LOOPED // 2
     assert not drawable(many, NODES, Folding())["scopes"]
     assert drawable(many, NODES, Folding(asked=frozenset({"s0"})))["scopes"], "they can be folded again"
 

@@ -9,7 +9,7 @@ import torch
 from playwright.sync_api import Page, expect
 
 import nbgrad
-from nbgrad.widgets.describe import describe
+from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.outline import Outline
 from nbgrad.widgets.description.schema import Description, Picture
 from nbgrad.widgets.description.stage import LETTERS, READ, STAGE, Pages, Stage
@@ -21,10 +21,12 @@ from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.wire_format import packed
 from nbgrad.widgets.view import GraphView
+from tests.widgets.cells import written
 from tests.widgets.collisions import COLLISIONS
 from tests.widgets.networks import LOOPS, NETWORKS
 from tests.widgets.test_html_page import INSIDE, LETTERS as SMALLEST, notebook
 from tests.widgets.test_positions import assert_sound
+from tests.widgets.tuned_cells import captions
 from tools.unpacking import unpacked
 
 STAGES = {"laptop": STAGE, "side panel": Stage(790, 330), "phone": Stage(390, 500)}
@@ -467,4 +469,26 @@ def test_what_comes_back_is_not_written_under_the_panel(opened: Any) -> None:
             box = told.bounding_box()
             assert box is not None
             assert box["x"] + box["width"] <= panel["x"] + 1, at
+        tab.get_by_test_id("nbgrad-next").click()
+
+
+APART = """() => {
+    const told = [...document.querySelectorAll(".nbg-told")].map(one => [one.textContent, one.getBBox()]);
+    return told.flatMap(([text, a], at) => told.slice(at + 1).filter(([, b]) =>
+        Math.min(a.y + a.height, b.y + b.height) - Math.max(a.y, b.y) > 4 &&
+        Math.max(a.x, b.x) - Math.min(a.x + a.width, b.x + b.width) < 2).map(([other]) => `${text} | ${other}`));
+}"""
+
+
+@pytest.mark.browser
+def test_what_comes_back_along_two_edges_is_two_texts(opened: Any) -> None:
+    source, variables = written(captions), dict[str, Any]()
+    exec(source.before, variables)
+    with nbgrad.record() as graph:
+        exec(source.recorded, variables)
+    tab = opened(page(whole(outline(graph), on=Stage(600, 400)), "apart"), size=(620, 560))
+    tab.emulate_media(reduced_motion="reduce")
+    tab.get_by_test_id("nbgrad-steps").click()
+    for at in range(16):
+        assert tab.evaluate(APART) == [], at
         tab.get_by_test_id("nbgrad-next").click()

@@ -82,7 +82,65 @@ def unrolled_tasks() -> None:
     loss.backward()
 
 
+def captions() -> None:
+    """An encoder, and a cell for each word: gradients of two inputs come back beside each other."""
+    encoder = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 7 * 7, 32))
+    cell, embed, head = nn.LSTMCell(16, 32), nn.Embedding(20, 16), nn.Linear(32, 20)
+    images, words = torch.randn(4, 3, 16, 16), torch.randint(0, 20, (4, 6))
+    # %%
+    hidden = encoder(images)
+    state = torch.tanh(hidden)
+    losses = []
+    for at in range(5):
+        hidden, state = cell(embed(words[:, at]), (hidden, state))
+        losses.append(F.cross_entropy(head(hidden), words[:, at + 1]))
+    loss = torch.stack(losses).mean()
+    loss.backward()
+
+
+def triplet() -> None:
+    """One network for three inputs: many sums lead from two folded calls to a third one."""
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 10))
+    a, p, n = torch.randn(3, 8, 1, 8, 8)
+    # %%
+    ea, ep, en = net(a), net(p), net(n)
+    loss = F.triplet_margin_loss(ea, ep, en) + 1e-3 * (ea.square().sum() + ep.square().sum() + en.square().sum())
+    loss.backward()
+
+
+def external_memory() -> None:
+    """A memory that is written in each step: sections that hand on many tensors."""
+    controller, read, write = nn.GRUCell(8 + 6, 16), nn.Linear(16, 6), nn.Linear(16, 12)
+    out = nn.Linear(16, 8)
+    xs, ys = torch.randn(5, 3, 8), torch.randn(5, 3, 8)
+    # %%
+    memory, state, got, loss = torch.zeros(3, 4, 6), torch.zeros(3, 16), torch.zeros(3, 6), torch.zeros(())
+    for x, y in zip(xs, ys, strict=True):
+        state = controller(torch.cat([x, got], 1), state)
+        key, new = write(state).chunk(2, 1)
+        weights = (memory * key[:, None]).sum(-1).softmax(-1)
+        memory = memory + weights[..., None] * new[:, None]
+        got = (memory * read(state)[:, None].softmax(-1)).sum(1)
+        loss = loss + F.mse_loss(out(state), y)
+    loss.backward()
+
+
+def skipping_cell() -> None:
+    """A loop of six iterations, every second of which takes another branch."""
+    w, u, v = (torch.randn(6, 6, requires_grad=True) for _ in range(3))
+    xs = torch.randn(6, 3, 6)
+    # %%
+    h, kept = torch.zeros(3, 6), []
+    for at, x in enumerate(xs):
+        h = torch.tanh(x @ w + h @ u)
+        if at % 2:
+            kept.append(torch.sigmoid(h @ v) * h)
+    loss = torch.stack(kept).pow(2).mean() + sum(one.abs().sum() for one in (w, u, v)) * 1e-3
+    loss.backward()
+
+
 TUNED: tuple[Callable[[], None], ...] = (
     *(shared_encoder, kalman_filter, scalar_program),
     *(spectral_filter, unrolled_tasks),
+    *(captions, triplet, external_memory, skipping_cell),
 )

@@ -35,8 +35,8 @@ _BODY = 60
 _CLEAR = 12
 """If no more steps than this are left beside regular loops, there is no need to look for others."""
 
-_BRANCHING = 8
-"""The least number of iterations that take different branches."""
+_BRANCHING = 2 * LEAST
+"""The least number of iterations that take different branches: each of two kinds comes three times."""
 
 _KINDS = 12
 """The largest number of kinds of iterations of a loop; each kind comes three times on average, or more often."""

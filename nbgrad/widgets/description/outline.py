@@ -25,6 +25,9 @@ from nbgrad.widgets.description.walk import Stop, handed_on, ran
 LOOK = 60
 """The most boxes that are all drawn at first; a tensor that is drawn once per use counts once per use."""
 
+LOOPED = 40
+"""The most boxes among which no loop is looked for: more have no room beside a side panel."""
+
 _TOGETHER = 64
 """This many unwritten texts are compressed together: the nodes of a module are neighbours, so few groups are read."""
 

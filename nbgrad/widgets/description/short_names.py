@@ -8,8 +8,8 @@ from nbgrad.widgets.description.text_metrics import clip_middle
 SHORT, NAME = 24, 16
 """How many letters a line has at most where a box is short, and where it is only a name."""
 
-NARROW = (12, 9, 6)
-"""The same for names where those of NAME letters are too wide to be read, in the order in which they are tried."""
+NARROW = (NAME, 12, 9, 6)
+"""The same for names where nothing else can be read, in the order in which they are tried."""
 
 _OP = 8
 """With fewer letters for its op, a variable stands alone."""

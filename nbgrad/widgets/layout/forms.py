@@ -3,14 +3,13 @@
 from collections import defaultdict
 
 from nbgrad.widgets.description.schema import Description, Form
-from nbgrad.widgets.layout.parts import NAME
+from nbgrad.widgets.layout.parts import NAME, SHORT
 
 NEAR = (4, 1)
 """How many edges away from what matters boxes have still more of their lines, in the order in which they are tried.
 
 Last, only the boxes that the reader has asked for have more."""
 
-SHORT: Form = "short"
 LINE: Form = "line"
 
 

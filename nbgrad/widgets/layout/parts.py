@@ -14,6 +14,7 @@ from nbgrad.widgets.layout.card import BEHIND, INSET, MARK_HEIGHT, PAD_X, Measur
 
 Direction = Literal["TB", "LR"]
 NAME: Form = "name"
+SHORT: Form = "short"
 
 MARK_SIZE, SCOPE_SIZE, LABEL_SIZE = 11.0, 11.0, 11.0
 LABEL_HEIGHT = 13.0
@@ -33,6 +34,7 @@ class PictureParts:
         bundles: the edges without a mark, those that run beside each other together.
         sizes: of all texts.
         known: the sizes of boxes in other forms, each of which is measured once.
+        narrow: whether names are cut: then the marks between them are only signs.
     """
 
     drawn: Description
@@ -42,6 +44,7 @@ class PictureParts:
     bundles: list[list[Edge]]
     sizes: "Sizes"
     known: "dict[tuple[str, Form], Measured]" = field(default_factory=dict)
+    narrow: bool = False
 
     @classmethod
     def of(cls, outline: Outline) -> Self:
@@ -51,11 +54,12 @@ class PictureParts:
 
     def named(self, letters: int) -> Self:
         """The same with names cut to ``letters`` letters in boxes that are only names."""
-        return replace(self, drawn={**self.drawn, "nodes": named(self.drawn["nodes"], letters)}, known={})
+        return replace(self, drawn={**self.drawn, "nodes": named(self.drawn["nodes"], letters)}, known={}, narrow=True)
 
     def formed(self, forms: Mapping[str, Form]) -> Self:
         """The same with boxes in these forms; a box that is not named is a card."""
-        return replace(self, sizes=self.sizes.formed(self.drawn, forms, self.known)) if forms else self
+        sizes = self.sizes.formed(self.drawn, forms, self.known, narrow=self.narrow) if forms else self.sizes
+        return replace(self, sizes=sizes)
 
 
 def _skeleton(description: Description) -> Description:
@@ -205,9 +209,17 @@ class Sizes:
         return cls(nodes, below, marks, labels, texts, {}, {})
 
     def formed(
-        self, description: Description, forms: Mapping[str, Form], known: dict[tuple[str, Form], Measured]
+        self,
+        description: Description,
+        forms: Mapping[str, Form],
+        known: dict[tuple[str, Form], Measured],
+        *,
+        narrow: bool = False,
     ) -> Self:
-        """Those of cards, with the boxes of ``forms`` in these forms. What is in such a box is drawn smaller."""
+        """Those of cards, with the boxes of ``forms`` in these forms. What is in such a box is drawn smaller.
+
+        If it is ``narrow``, the marks between two names are only signs.
+        """
         nodes, below, marks = dict(self.nodes), dict(self.below), dict(self.marks)
         texts, shrunk = dict(self.texts), dict[str, float]()
         folded = {node["id"] for node in description["nodes"] if node["kind"] == "folded"}
@@ -232,14 +244,8 @@ class Sizes:
             if edge["id"] in marks:
                 marks[edge["id"]] = marks[edge["id"]][0] * by, marks[edge["id"]][1] * by
         formed = {id: form for id, form in forms.items() if id in shrunk}
-        for edge in [one for one in description["edges"] if one["id"] in marks and one["source"] not in below]:
-            if {edge[end] for end in _ENDS} <= formed.keys():
-                formed[edge["id"]] = NAME
-                width = max(mark_size(edge, NAME)[0], round(self.labels.get(edge["id"], 0.0)) + 10)
-                marks[edge["id"]] = width, marks[edge["id"]][1]
-        # Between two names a label would say more than the boxes themselves.
-        bare = {edge["id"] for edge in description["edges"] if {formed.get(edge[end]) for end in _ENDS} == {"name"}}
-        labels = {id: width for id, width in self.labels.items() if id not in bare or id in marks}
+        outside = [edge for edge in description["edges"] if edge["source"] not in below]
+        labels = _between(outside, formed, marks, self.labels, narrow=narrow)
         return replace(
             self, nodes=nodes, below=below, marks=marks, labels=labels, texts=texts, forms=formed, shrunk=shrunk
         )
@@ -259,19 +265,45 @@ def _stacked(nodes: dict[str, tuple[float, float]], rows: Mapping[str, list[str]
     return below
 
 
+def _between(
+    edges: list[Edge],
+    formed: dict[str, Form],
+    marks: dict[str, tuple[float, float]],
+    labels: dict[str, float],
+    *,
+    narrow: bool,
+) -> dict[str, float]:
+    """Give the marks between boxes that are no cards a form and a size. Return the labels that stay.
+
+    Between two names a label would say more than the boxes themselves.
+    """
+    left = dict(labels)
+    for edge in edges:
+        id, ends = edge["id"], {formed.get(edge[end]) for end in _ENDS}
+        bare = ends == {NAME} and (narrow or id not in marks)
+        if bare:
+            left.pop(id, None)
+        if id in marks and None not in ends:
+            form = formed[id] = NAME if bare else SHORT
+            width, height = mark_size(edge, form)
+            marks[id] = (width, height) if bare else (max(width, round(labels.get(id, 0.0)) + 10), marks[id][1])
+    return left
+
+
 def mark_size(edge: Edge, form: Form = "card") -> tuple[float, float]:
     """Return the width and height of the mark of a reduction, in pixels."""
     assert edge["reduction"] is not None
-    expansion = edge["reduction"]["expansion"] if form != "card" else ""
+    expansion = edge["reduction"]["expansion"] if form == SHORT else ""
     widest = max(text_width(one, MARK_SIZE) for one in (mark_text(edge, form), expansion))
     return round(widest * WIDER + PAD_X), MARK_HEIGHT
 
 
 def mark_text(edge: Edge, form: Form = "card") -> str:
-    """The text of the mark of a reduction; a small one does not repeat the shape before the sum."""
+    """The text of the mark of a reduction; a short one does not repeat the shape before the sum, or is only a sign."""
     assert edge["reduction"] is not None
-    text = edge["reduction"]["text"] if form == "card" else edge["reduction"]["text"].partition(" -> ")[2]
-    return f"{'⚠ ' if edge['reduction']['warning'] else ''}Σ {text}"
+    text = edge["reduction"]["text"]
+    said = {"card": text, "short": text.partition(" -> ")[2]}.get(form, "")
+    return f"{'⚠ ' if edge['reduction']['warning'] else ''}Σ {said}".rstrip()
 
 
 def overlap(one: Box, other: Box, room: float = 0.0) -> bool:

@@ -1,7 +1,7 @@
 // Picture -> SVG elements, with the same shapes as svg.py; the colours are in graph.css.
 
 import { APART, BAR, BAR_HEIGHT, BEHIND, FOLDED, MEANING, TOGETHER, WIDE } from "./constants";
-import type { Bars, Box, Description, Edge, Jump, Layout, Node as GraphNode, Picture } from "./description";
+import type { Bars, Box, Description, Edge, Form, Jump, Layout, Node as GraphNode, Picture } from "./description";
 import { attribute, svg } from "./dom";
 import { beside, path, sides, tip } from "./geometry";
 import { message, translate } from "./language";
@@ -60,7 +60,7 @@ export function draw(picture: Picture): Drawing {
     const [label, box] = [layout.labels[edge.id], layout.marks[edge.id]];
     if (label) drawing.edges.get(edge.id)?.append(...labels(edge, label, !!box));
     const by = layout.edges[edge.id]?.length ? 1 : layout.shrunk[edge.source]; // of a row
-    if (box) drawing.marks.set(edge.id, smaller(mark(edge, natural(box, by), edge.id in layout.forms), box, by));
+    if (box) drawing.marks.set(edge.id, smaller(mark(edge, natural(box, by), layout.forms[edge.id]), box, by));
   }
   for (const one of layout.jumps) drawing.jumps.set(one, jump(one, description));
   for (const node of description.nodes) {
@@ -117,7 +117,7 @@ function labels(edge: Edge, box: Box, marked: boolean): SVGElement[] {
   return [value, text(`∇ ${edge.back}${edge.mismatch ? " ≠" : ""}`, x, box.y + 23, "nbg-label nbg-back-label")];
 }
 
-function mark(edge: Edge, box: Box, small: boolean): SVGGElement {
+function mark(edge: Edge, box: Box, form?: Form): SVGGElement {
   const warning = edge.reduction?.warning ? `. ${translate("Warning: probably not meant")}` : "";
   const label = `${translate("broadcast reduction")} ${edge.reduction?.text ?? ""}${warning}`;
   const group = svg("g", {
@@ -128,8 +128,8 @@ function mark(edge: Edge, box: Box, small: boolean): SVGGElement {
     svg("title", {}, edge.reduction?.warning ?? edgeTitle(edge)),
     rect(box, box.height / 2, "nbg-shape"),
     text(warning ? "⚠" : "Σ", box.x + box.width / 2, box.y + 15, "nbg-sum"),
-    text(`${warning ? "⚠ " : ""}Σ ${edge.reduction?.text.split(" -> ").slice(+small).join(" -> ") ?? ""}`, box.x + box.width / 2, box.y + 12.5, "nbg-mark-text"),
-    text(edge.reduction?.expansion ?? "", box.x + box.width / 2, box.y + 12.5, "nbg-expansion"),
+    text(`${warning ? "⚠ " : ""}Σ ${form === "name" ? "" : edge.reduction?.text.split(" -> ").slice(+!!form).join(" -> ")}`, box.x + box.width / 2, box.y + 12.5, "nbg-mark-text"),
+    text(form === "name" ? "→" : edge.reduction!.expansion, box.x + box.width / 2, box.y + 12.5, "nbg-expansion"),
   );
   return group;
 }

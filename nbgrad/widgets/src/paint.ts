@@ -9,6 +9,7 @@ import { titled } from "./titles";
 import { cut, widthOf, write } from "./write";
 
 const COVERED = 24; // square pixels of other parts that may lie under a text
+const ASIDE = 4; // the room beside a text: two texts in a line do not become one
 const UNKNOWN = ["∇", "?"].join(" "); // until the walk has reached it
 
 export class Paint {
@@ -125,7 +126,7 @@ export class Paint {
     const points = layout.marks[edge] ? runs.flat() : (runs[0] ?? []); // of a jump, at its source
     if (!points.length) return;
     const text = `∇ ${cut(came, 32)}`; // the panel has all of it
-    const [width, height] = [widthOf(text, true), 14];
+    const [width, height] = [widthOf(text, true) + 2 * ASIDE, 14];
     const shapes = [...taken, ...description.nodes.flatMap((node) => occupied(node, layout)), ...Object.values(layout.marks), ...Object.values(layout.labels), ...layout.jumps.map(({ box }) => box), ...description.scopes.flatMap(({ id, label }) => (layout.scopes[id] ? [titled(layout.scopes[id], label)] : []))];
     // Where boxes are close together, only beside them there is room.
     const { source, target } = description.edges.find(({ id }) => id === edge)!;
@@ -148,7 +149,7 @@ export class Paint {
     const { x, y } = best![0];
     if (covered(best![0]) > COVERED) return; // it could not be read, nor what is below it
     taken.push(best![0]);
-    this.#drawing.layer.append(svg("text", { class: "nbg-told", "aria-hidden": "true", x, y: y + 11 }, text));
+    this.#drawing.layer.append(svg("text", { class: "nbg-told", "aria-hidden": "true", x: x + ASIDE, y: y + 11 }, text));
   }
 }
 
