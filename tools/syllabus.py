@@ -3,7 +3,7 @@
     python -m tools.syllabus           print the tables
     python -m tools.syllabus --write   write them into the page
 
-The titles, the goals and the minutes of a lesson are those that its source says. Only the plan of the weeks is here.
+The titles and the minutes of a lesson are those that its source says. Only the plan of the weeks is here.
 """
 
 import re
