@@ -1,7 +1,7 @@
 """Other courses in which students meet automatic differentiation: what their own pages and repositories say.
 
-Each fact was read in the version of the repository that ``version`` names, or on the page that ``read`` names. "not
-stated" means that these do not say it.
+Each fact was read in the version of the repository that ``version`` names, or on the page that ``read`` names. "–"
+means that these do not say it.
 """
 
 from typing import NamedTuple
@@ -23,10 +23,7 @@ class OtherCourse(NamedTuple):
     facts: dict[str, str]
 
 
-ROWS = (
-    *("engine", "trains", "exercises", "time", "grading", "slides"),
-    *("capstone", "picture of the graph", "languages", "licence"),
-)
+ROWS = ("engine", "trains", "exercises", "grading", "picture of the graph")
 """The rows of the table, in order."""
 
 OTHERS = (
@@ -37,14 +34,9 @@ OTHERS = (
         {
             "engine": "numbers only; typed along with a video",
             "trains": "two moons; names, letter by letter; a GPT",
-            "exercises": "in the descriptions of 8 videos; one video is an exercise. A number is not stated",
-            "time": "not stated",
-            "grading": "not stated",
-            "slides": "videos and notebooks",
-            "capstone": "not stated",
+            "exercises": "in the descriptions of 8 videos; one video is an exercise",
+            "grading": "–",
             "picture of the graph": "drawn by graphviz",
-            "languages": "English",
-            "licence": "MIT",
         },
     ),
     OtherCourse(
@@ -55,13 +47,8 @@ OTHERS = (
             "engine": "by the students: numbers, tensors, kernels for CPU and CUDA",
             "trains": "points in a plane; MNIST; sentiment of sentences",
             "exercises": "25 tasks in 5 modules",
-            "time": "not stated",
             "grading": "tests of each task, GitHub Classroom",
-            "slides": "yes",
-            "capstone": "not stated",
             "picture of the graph": "in a Streamlit app, with the training",
-            "languages": "English",
-            "licence": "not stated",
         },
     ),
     OtherCourse(
@@ -72,13 +59,8 @@ OTHERS = (
             "engine": "by the students: tensors, kernels for CPU and CUDA",
             "trains": "MNIST; CIFAR-10; a word language model on Penn Treebank",
             "exercises": "34 questions and parts in 5 homeworks",
-            "time": "not stated",
             "grading": "tests, and a server (mugrade)",
-            "slides": "not stated",
-            "capstone": "a project in groups of 2 to 3, with a report and a video",
-            "picture of the graph": "not stated",
-            "languages": "English",
-            "licence": "not stated",
+            "picture of the graph": "–",
         },
     ),
     OtherCourse(
@@ -89,13 +71,8 @@ OTHERS = (
             "engine": "by the students: tensors, on numpy",
             "trains": "XOR; MNIST; CIFAR-10, 75 % as the goal; a small GPT",
             "exercises": "137 marked solutions in 20 modules",
-            "time": "98 to 127 hours, the sum of the modules",
             "grading": "nbgrader, through a command of its own",
-            "slides": "not stated",
-            "capstone": "module 20, 5 to 8 hours",
-            "picture of the graph": "not stated",
-            "languages": "English",
-            "licence": "MIT",
+            "picture of the graph": "–",
         },
     ),
     OtherCourse(
@@ -106,13 +83,8 @@ OTHERS = (
             "engine": "none: it uses PyTorch, MXNet, JAX or TensorFlow",
             "trains": "Fashion-MNIST; translation; BERT; and many more",
             "exercises": "616 in 160 sections",
-            "time": "not stated",
-            "grading": "not stated",
-            "slides": "yes, made from the book",
-            "capstone": "not stated",
+            "grading": "–",
             "picture of the graph": "drawings in the text",
-            "languages": "English; Chinese, Portuguese, Turkish, Vietnamese, Korean",
-            "licence": "CC BY-SA 4.0, the code modified MIT",
         },
     ),
     OtherCourse(
@@ -123,13 +95,8 @@ OTHERS = (
             "engine": "none; the backward of one network by hand",
             "trains": "MNIST-1D, MNIST, small examples of each chapter",
             "exercises": "332 lines with a TODO in 69 notebooks",
-            "time": "not stated",
-            "grading": "not stated",
-            "slides": "yes, for 20 lectures",
-            "capstone": "not stated",
-            "picture of the graph": "not stated; figures that a reader can change",
-            "languages": "English",
-            "licence": "CC BY-NC-ND 4.0",
+            "grading": "–",
+            "picture of the graph": "figures that a reader can change",
         },
     ),
 )

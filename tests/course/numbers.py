@@ -15,27 +15,25 @@ from tests.course.test_lab import WRONG
 from tools import course
 
 PAGE = Path(__file__).parents[2] / "docs" / "teaching.md"
-HEAD = "| lesson | minutes | predictions | exercises with a check | wrong answers, refused | kinds of mistakes |"
+HEAD = "| lesson | predictions | wrong answers, refused | kinds of mistakes |"
 _TABLE = re.compile(rf"^{re.escape(HEAD)}\n(?:\|.*\n)+", re.MULTILINE)
 
 
 def table() -> str:
     """The table, made from the sources of the lessons and the tests of the checks."""
-    rows = [HEAD, "|---|---|---|---|---|---|"]
+    rows = [HEAD, "|---|---|---|---|"]
     for source in course.lessons():
         lesson, text = int(source.name[:2]), source.read_text("utf-8")
         numbers = list(of_lesson(lesson))
         if not numbers:
             continue
-        minutes = re.search(r"about (\d+) minutes", text)
-        assert minutes is not None, f"{source.name} does not say how long it takes"
         checks = re.findall(r"^```python check ([\d.]+)$", text, re.MULTILINE)
         assert checks == numbers
         wrong = [one for number in numbers for one in WRONG[number]]
         kinds = {kind for _, kind, _ in wrong}
         predictions = len(re.findall(r"\*\*Predict \d\.\*\*", text))
         many = len(wrong) + len(_wrong(lesson))
-        rows.append(f"| {lesson} | {minutes[1]} | {predictions} | {len(checks)} | {many} | {len(kinds)} |")
+        rows.append(f"| {lesson} | {predictions} | {many} | {len(kinds)} |")
     return "\n".join(rows) + "\n"
 
 

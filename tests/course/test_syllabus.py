@@ -36,7 +36,7 @@ def test_each_lesson_says_its_goals_and_minutes() -> None:
 def test_the_minutes_are_those_of_the_formula(one: syllabus.Lesson) -> None:
     minutes = syllabus.estimated(syllabus.course.SOURCE / f"{one.file}.md")
     if one.number in (7, 13, syllabus.CAPSTONES):
-        assert minutes < one.minutes, "docs/course.md says why it takes longer"
+        assert minutes < one.minutes, "docs/course.md says that it takes longer"
     else:
         assert abs(minutes - one.minutes) <= 0.2 * one.minutes, f"about {minutes:.0f}"
 
@@ -83,8 +83,9 @@ def test_each_lesson_has_questions_and_solutions_with_computed_numbers() -> None
 
 
 def test_each_other_course_has_all_facts_and_says_where_they_were_read() -> None:
+    assert "](../tools/other_courses.py)" in TEXT
     for one in OTHERS:
         assert tuple(one.facts) == ROWS, one.name
-        assert one.version in TEXT
-        for address in one.read:
-            assert f"]({address})" in TEXT
+        assert re.fullmatch(r"[0-9a-f]{7}(, [0-9a-f]{7})*", one.version), one.name
+        assert f"[{one.name}]({one.read[0]})" in TEXT
+        assert len(one.read) >= len(one.version.split(", ")), one.name
