@@ -9,7 +9,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # as people write it
@@ -47,6 +47,16 @@ def written(network: Callable[[], None]) -> Source:
     lines = text.splitlines()[function.body[0].end_lineno :]  # below the docstring
     before, recorded = textwrap.dedent("\n".join(lines)).split("# %%\n")
     return Source(f"{IMPORTS}\n{before}", recorded)
+
+
+def recorded(network: Callable[[], None], times: int = 1, name: str = "graph 1") -> nbgrad.AutogradGraph:
+    """The graph of the cells of a function, the second of which ran as often as that."""
+    source, variables = written(network), dict[str, Any]()
+    exec(source.before, variables)
+    with nbgrad.record(name) as graph:
+        for _ in range(times):
+            exec(source.recorded, variables)
+    return graph
 
 
 IMPORTS = """import torch

@@ -7,13 +7,15 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import nbgrad
-from nbgrad.widgets.describe import describe
+from nbgrad.widgets.describe import describe, outline
 from nbgrad.widgets.description.schema import Description
 from nbgrad.widgets.pipeline import lay_out, whole
 from nbgrad.widgets.render.html_page import page
 from tests.lab.harness import screenshot
 from tests.widgets import graphs
+from tests.widgets.cells import recorded
 from tests.widgets.networks import NETWORKS
+from tests.widgets.tuned_cells import captions
 
 pytestmark = pytest.mark.browser
 
@@ -142,6 +144,18 @@ def test_the_frame_takes_ninety_pixels_at_most(opened: Any, name: str, size: tup
     for text in tab.locator(".nbg-words strong, .nbg-tools button:visible").all():
         box = text.bounding_box()
         assert box["height"] <= 32, "no text is broken into two lines"
+
+
+def test_the_name_and_the_outcome_are_whole_beside_all_tools(opened: Any) -> None:
+    graph = recorded(captions, 2, "graph 1234")
+    tab = opened(page(whole(outline(graph)), "tools"), size=(1171, 631))
+    for tool in ("history", "memory", "reductions", "findings"):
+        expect(tab.get_by_test_id(f"nbgrad-{tool}")).to_be_visible()
+    for width in range(700, 1500, 40):
+        tab.set_viewport_size({"width": width, "height": 631})
+        words = tab.locator(".nbg-words :is(strong, b)")
+        assert words.evaluate_all("all => all.filter(one => one.scrollWidth > one.clientWidth).length") == 0, width
+        assert tab.evaluate(FRAME) <= 90, width
 
 
 def test_a_notice_is_one_line_until_it_is_asked_for(opened: Any) -> None:

@@ -21,7 +21,7 @@ from nbgrad.widgets.render.html_page import page
 from nbgrad.widgets.render.svg import svg
 from nbgrad.widgets.render.wire_format import packed
 from nbgrad.widgets.view import GraphView
-from tests.widgets.cells import written
+from tests.widgets.cells import recorded
 from tests.widgets.collisions import COLLISIONS
 from tests.widgets.networks import LOOPS, NETWORKS
 from tests.widgets.test_html_page import INSIDE, LETTERS as SMALLEST, notebook
@@ -482,11 +482,7 @@ APART = """() => {
 
 @pytest.mark.browser
 def test_what_comes_back_along_two_edges_is_two_texts(opened: Any) -> None:
-    source, variables = written(captions), dict[str, Any]()
-    exec(source.before, variables)
-    with nbgrad.record() as graph:
-        exec(source.recorded, variables)
-    tab = opened(page(whole(outline(graph), on=Stage(600, 400)), "apart"), size=(620, 560))
+    tab = opened(page(whole(outline(recorded(captions)), on=Stage(740, 520)), "apart"), size=(760, 680))
     tab.emulate_media(reduced_motion="reduce")
     tab.get_by_test_id("nbgrad-steps").click()
     for at in range(16):
