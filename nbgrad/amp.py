@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.amp import custom_bwd
 
 from nbgrad.core.backend.autocast import autocast
 from nbgrad.core.structure import exchanged
+from nbgrad.core.suggestions import suggesting
 from nbgrad.core.tensor.tensor import Tensor
 from nbgrad.optim.grad_scaler import GradScaler
 
@@ -57,3 +58,7 @@ def _cast(value: Any, device_type: str, dtype: torch.dtype) -> Any:
         return one.to(dtype) if wide else one
 
     return exchanged(Tensor, cast, value)
+
+
+if not TYPE_CHECKING:  # with __getattr__, a type checker would believe that every name exists
+    __getattr__ = suggesting(globals())

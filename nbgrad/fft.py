@@ -1,9 +1,15 @@
 """Fourier transforms under the names that ``torch.fft`` gives them."""
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from nbgrad.core import ops
 from nbgrad.core.dispatch.exports import namespace
+from nbgrad.core.suggestions import suggesting
 
 globals().update(_functions := namespace(torch.fft, ops, "fft_"))
 __all__ = list(_functions)
+
+if not TYPE_CHECKING:  # with __getattr__, a type checker would believe that every name exists
+    __getattr__ = suggesting(globals())

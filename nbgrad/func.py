@@ -4,9 +4,9 @@ For derivatives, use ``nbgrad.grad``, ``jacobian``, ``hessian``, ``vjp`` and ``j
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nbgrad.core.suggestions import kind_of
+from nbgrad.core.suggestions import kind_of, suggesting
 from nbgrad.core.tensor.tensor import Tensor, tensor
 from nbgrad.nn.module.module import Module
 
@@ -109,3 +109,7 @@ def _places(module: Module, tensors: dict[str, Tensor]) -> _Places:
 def _put(places: _Places) -> None:
     for attributes, name, value in places:
         attributes[name] = value
+
+
+if not TYPE_CHECKING:  # with __getattr__, a type checker would believe that every name exists
+    __getattr__ = suggesting(globals())

@@ -1,9 +1,15 @@
 """Linear algebra under the names that ``torch.linalg`` gives it."""
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from nbgrad.core import ops
 from nbgrad.core.dispatch.exports import namespace
+from nbgrad.core.suggestions import suggesting
 
 globals().update(_functions := namespace(torch.linalg, ops, "linalg_"))
 __all__ = list(_functions)
+
+if not TYPE_CHECKING:  # with __getattr__, a type checker would believe that every name exists
+    __getattr__ = suggesting(globals())

@@ -3,6 +3,8 @@
 torch implements them in Python, with functions of its own. On nbgrad's tensors these functions run nbgrad's ops.
 """
 
+from typing import TYPE_CHECKING
+
 from torch.masked import (
     amax,
     amin,
@@ -25,6 +27,8 @@ from torch.masked import (
     var,
 )
 
+from nbgrad.core.suggestions import suggesting
+
 __all__ = [
     "amax",
     "amin",
@@ -46,3 +50,7 @@ __all__ = [
     "sum",
     "var",
 ]
+
+
+if not TYPE_CHECKING:  # with __getattr__, a type checker would believe that every name exists
+    __getattr__ = suggesting(globals())

@@ -205,6 +205,16 @@ def test_what_only_torchs_utils_have_leads_there() -> None:
         (nbgrad.nn, "Liner", "Linear"),
         (nbgrad.nn.functional, "sofmax", "softmax"),
         (nbgrad.optim, "Adm", "Adam"),
+        (nbgrad.linalg, "slove", "solve"),
+        (nbgrad.fft, "rftt", "rfft"),
+        (nbgrad.special, "gamaln", "gammaln"),
+        (nbgrad.amp, "autocst", "autocast"),
+        (nbgrad.masked, "softmx", "softmax"),
+        (nbgrad.nn.init, "xavier_unifrm_", "xavier_uniform_"),
+        (nbgrad.func, "functional_cal", "functional_call"),
+        (nbgrad.func, "grad", "nbgrad.grad"),
+        (nbgrad.func, "hessian", "nbgrad.hessian"),
+        (nbgrad.linalg, "einsum", "nbgrad.einsum"),
     ],
 )
 def test_a_name_that_is_nearly_one_leads_there(module: ModuleType, name: str, meant: str) -> None:

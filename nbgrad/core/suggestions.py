@@ -33,6 +33,8 @@ def suggesting(
             return import_module(f"{module['__name__']}.{name}")
         known = () if name.startswith("_") else [one for one in (*module, *later) if not one.startswith("_")]
         hint = nearest(name, known)
+        if module["__name__"] != "nbgrad" and not name.startswith("_") and hasattr(import_module("nbgrad"), name):
+            hint = f"; did you mean nbgrad.{name}?"
         if torchs is not None and not name.startswith("_") and hasattr(torchs, name):
             hint = f": use {torchs.__name__}.{name} itself"
         raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}{hint}", name=name)

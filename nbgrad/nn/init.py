@@ -7,13 +7,14 @@ nor explodes with depth. Each function fills its tensor in place and returns it;
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 import torch
 from torch.nn import init as torchs
 
 from nbgrad.core.dispatch.op import install
 from nbgrad.core.engine.state import tell_changed
+from nbgrad.core.suggestions import suggesting
 from nbgrad.core.tensor.methods import TensorMethods
 from nbgrad.core.tensor.tensor import Tensor
 
@@ -88,3 +89,7 @@ for _fill in (
 ):
     if _fill.__name__ not in vars(TensorMethods):  # unless the op table has a row of this name
         install(_fill.__name__, _fill)
+
+
+if not TYPE_CHECKING:  # with __getattr__, a type checker would believe that every name exists
+    __getattr__ = suggesting(globals())
