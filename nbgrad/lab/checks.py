@@ -99,7 +99,7 @@ def _judged(exercise: Exercise, answer: Any) -> Deviation | None:
     except Refused as error:
         return error.deviation
     except Endless as error:
-        return raised("the answer", error)
+        return raised(translate("the answer"), error)
     except (Exception, SystemExit, GeneratorExit) as error:
         return unjudged(error)
 

@@ -259,7 +259,7 @@ def shapes_text(shapes: Sequence[tuple[int, ...]]) -> str:
 def kind_text(value: Any) -> str:
     if value is None:
         return translate("None: it has to end with return")
-    return translate("a {kind}", kind=type(value).__name__)
+    return translate("a value of type {kind}", kind=type(value).__name__)
 
 
 def tensor_class(module: ModuleType) -> Any:

@@ -55,7 +55,9 @@ def _of_op(cls: type, inputs: list[Any], result: Any) -> Deviation | None:
             text = "it gives a value of another class that is called {name}, too: hand in the class that it makes"
             return Deviation("type", text, name=kind)
         what = (
-            translate("None: the method has to end with return") if result is None else translate("a {kind}", kind=kind)
+            translate("None: the method has to end with return")
+            if result is None
+            else translate("a value of type {kind}", kind=kind)
         )
         return Deviation("type", "it gives {what}, where a {name} is expected", what=what, name=cls.__name__)
     if any(result is one for one in inputs):

@@ -305,7 +305,7 @@ def _repaired(answer: Any) -> Deviation | None:
             return Deviation("type", "{said} gives None: it has to return the loss", said=said)
         if (found := difference(losses[-1], before)) is not None and len(losses) == 1:
             after = difference(losses[-1], _loss(net, images, labels)) is None
-            text = "it is the loss after the step: return the loss that backward was called on"
+            text = translate("it is the loss after the step: return the loss that backward was called on")
             said = "the loss that it returns is not the cross entropy of the batch"
             return Deviation(
                 "shifted" if after else found.kind,

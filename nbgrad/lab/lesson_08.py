@@ -244,7 +244,7 @@ def _after_steps(net: Module, images: Tensor, labels: Tensor, size: float) -> De
         step = next(at for at, one in enumerate(losses) if not math.isfinite(one))
         return Deviation("not finite", "after {step} steps of training the loss is NaN or Inf", step=step)
     if losses[-1] > losses[0] + 1:
-        text = "what the blocks add is still too large, or changes too much in a step"
+        text = translate("what the blocks add is still too large, or changes too much in a step")
         scores = translate("The scores of the fresh network have the size {size:.2g}", size=size)
         return Deviation(
             "numbers", "in twenty steps the loss rises by more than 1: {reason}. {scores}", reason=text, scores=scores

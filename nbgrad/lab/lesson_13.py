@@ -140,7 +140,7 @@ def _silent(answer: Any) -> Deviation | None:
         given = attempt(translate("silent of {reason}", reason=translate(text)), answer, net)
         if not isinstance(given, list | tuple | set):
             why = (
-                "does the function end with return?"
+                translate("does the function end with return?")
                 if given is None
                 else translate("it gives {kind}", kind=kind_of(given))
             )
@@ -156,7 +156,7 @@ def _of_names(names: list[Any], right: list[str], net: Any, frozen: set[str]) ->
         what = (
             repr(strangers[0][:40])
             if isinstance(strangers[0], str)
-            else translate("a {kind}", kind=kind_of(strangers[0]))
+            else translate("a value of type {kind}", kind=kind_of(strangers[0]))
         )
         return Deviation("type", "{what} is no name of a parameter: named_parameters() gives them", what=what)
     given = set(names)

@@ -199,7 +199,7 @@ def _hook(answer: Any) -> Deviation | None:
             for name, got in gradients.items():
                 told = _about_average(got, [other[step][name] for other in alone], rank)
                 if told is not None:
-                    when = " in the second backward" if step else ""
+                    when = translate(" in the second backward") if step else ""
                     return Deviation(told.kind, "the gradient of {name}{when}: {told}", name=name, when=when, told=told)
     return None
 
