@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from nbgrad.core.compilation import compiled
 from nbgrad.core.engine.torch_reads import (
     FEW,
     SAMPLE,
     number_of,
     numbers_of,
+    plain_number,
     plain_numbers,
     plain_read,
     plain_sample,
@@ -115,11 +117,10 @@ NUMBERS: dict[str, Callable[[], torch.Tensor]] = {
 }
 
 
-@pytest.mark.skipif(not compiled(), reason="plain Python cannot read the memory")
 @pytest.mark.parametrize("name", NUMBERS)
 def test_the_number_of_a_tensor_is_read_from_its_memory(name: str) -> None:
     tensor = NUMBERS[name]()
-    assert number_of(tensor) == tensor.item()
+    assert number_of(tensor) == plain_number(tensor) == tensor.item()
 
 
 @pytest.mark.filterwarnings("ignore")  # as above
@@ -127,13 +128,14 @@ def test_the_number_of_a_tensor_is_read_from_its_memory(name: str) -> None:
 def test_other_tensors_have_no_such_number(name: str) -> None:
     tensor = TENSORS[name]()
     if tensor.is_nested or tensor.numel() != 1:
-        assert number_of(tensor) is None
+        assert number_of(tensor) is plain_number(tensor) is None
 
 
 @pytest.mark.parametrize("make", [torch._neg_view, torch.Tensor.view_as, torch.Tensor.conj, torch.Tensor.to_sparse])
 def test_a_number_that_memory_alone_does_not_tell_is_not_read(make: Callable[..., torch.Tensor]) -> None:
     one = torch.ones(1, dtype=torch.complex64 if make is torch.Tensor.conj else torch.float32)
-    assert number_of(make(one, one) if make is torch.Tensor.view_as else make(one)) is None
+    made = make(one, one) if make is torch.Tensor.view_as else make(one)
+    assert number_of(made) is plain_number(made) is None
 
 
 def test_numbers_are_a_copy() -> None:
@@ -166,6 +168,30 @@ LARGE: dict[str, Callable[[], torch.Tensor]] = {
 def test_a_sample_is_that_of_plain_python(name: str) -> None:
     tensor = LARGE[name]()
     assert sample_of(tensor) == plain_sample(tensor)
+
+
+class Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """It counts the ops of torch."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.ops: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.ops.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_no_mode_of_torchs_notices_a_reading(plain: bool) -> None:
+    small, large = torch.rand(3, 5), torch.rand(40, 50).t()
+    read, sample = (plain_numbers, plain_sample) if plain else (numbers_of, sample_of)
+    known = read(small), sample(large)
+    assert None not in known
+    for mode in (FakeTensorMode(), torch.device("meta"), seen := Seen()):
+        with mode:
+            assert (read(small), sample(large)) == known
+    assert not seen.ops
 
 
 def test_a_sample_lies_at_the_same_positions_in_every_layout() -> None:

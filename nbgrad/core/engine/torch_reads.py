@@ -1,9 +1,13 @@
 """The facts about a torch tensor that are read for every recorded op: its shape, its element type, and few numbers.
 
-Compiled code asks torch's own C functions (``torch_reads.h``). ``plain_read`` and ``plain_numbers`` are the
-same in Python.
+Compiled code asks torch's own C functions (``torch_reads.h``). ``plain_read``, ``plain_numbers``, ``plain_number``
+and ``plain_sample`` are the same in Python. They read the memory itself too: a mode of torch's that is on would see an
+op, and in ``FakeTensorMode`` the op's result has no numbers.
 """
 
+from ctypes import string_at
+from struct import unpack
+from sys import byteorder
 from typing import Any
 
 import torch
@@ -48,10 +52,10 @@ def numbers_of(tensor: torch.Tensor) -> bytes | None:
 def number_of(tensor: torch.Tensor) -> float | None:
     """The number in the memory of a tensor of floats on the CPU that has one; no mode of torch's notices.
 
-    None for any other tensor, and in plain Python, which cannot read it without a call of torch.
+    None for any other tensor.
     """
     read: Any = tensor
-    return read.number if _COMPILED else None
+    return read.number if _COMPILED else plain_number(tensor)
 
 
 def sample_of(tensor: torch.Tensor) -> bytes | None:
@@ -76,8 +80,18 @@ def plain_numbers(tensor: torch.Tensor) -> bytes | None:
         return None
     if tensor._base is not None or not _has_memory(tensor):
         return None
-    copied = tensor.detach().clone()  # numpy would forbid to resize the tensor's own memory
-    return copied.reshape(-1).view(torch.uint8).numpy().tobytes()
+    return string_at(tensor.data_ptr(), tensor.numel() * tensor.itemsize)
+
+
+def plain_number(tensor: torch.Tensor) -> float | None:
+    """The same as ``number_of``."""
+    read = plain_numbers(tensor)
+    if read is None or len(read) != tensor.itemsize:
+        return None
+    if tensor.dtype is torch.bfloat16:  # the upper half of a float32
+        read = b"\0\0" + read if byteorder == "little" else read + b"\0\0"
+    (number,) = unpack({2: "e", 4: "f", 8: "d"}[len(read)], read)
+    return float(number)
 
 
 def plain_sample(tensor: torch.Tensor) -> bytes | None:
@@ -89,12 +103,16 @@ def plain_sample(tensor: torch.Tensor) -> bytes | None:
     count = tensor.numel()
     if count <= FEW or not _has_memory(tensor):
         return None
-    places = []
+    start, strides, shape, size = tensor.data_ptr(), tensor.stride(), tensor.shape, tensor.itemsize
+    read = []
     for part in range(SAMPLE):
         first, end = part * count // SAMPLE, (part + 1) * count // SAMPLE
-        places.append(first + int((part * _GOLDEN) % 1.0 * (end - first)))
-    picked = tensor.detach()[torch.unravel_index(torch.tensor(places), tensor.shape)]
-    return picked.view(torch.uint8).numpy().tobytes()
+        place, at = first + int((part * _GOLDEN) % 1.0 * (end - first)), start
+        for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+            place, index = divmod(place, length)
+            at += index * stride * size
+        read.append(string_at(at, size))
+    return b"".join(read)
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:
