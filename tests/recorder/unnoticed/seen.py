@@ -24,6 +24,8 @@ Seen = dict[str, str]
 
 _DEEPEST = 60
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+_NOTE = re.compile(r"^nbgrad: .*\n", re.MULTILINE)
+"""The explanation that an error of a backward carries, in the text of its traceback too."""
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b")
 _CELL = re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>|/tmp/ipykernel_\d+/\d+\.py")
 
@@ -56,7 +58,7 @@ class _Walk:
         if value is None or isinstance(value, (bool, int, float, bytes, complex)):
             self.found[path] = f"{type(value).__name__} {value!r}"
         elif isinstance(value, str):
-            self.found[path] = f"{type(value).__name__} {normal(value)!r}"
+            self.found[path] = f"{type(value).__name__} {normal(_NOTE.sub('', value))!r}"
         elif id(value) in self.known:
             self.found[path] = f"the same object as {self.known[id(value)]}"
         else:
@@ -98,7 +100,7 @@ class _Walk:
 
     def _error(self, path: str, error: BaseException) -> None:
         self.found[f"{path} text"] = normal(str(error))
-        notes = [note for note in getattr(error, "__notes__", []) if not note.startswith("nbgrad: ")]
+        notes = [note for note in getattr(error, "__notes__", []) if not _NOTE.match(f"{note}\n")]
         self.found[f"{path} notes"] = normal(repr(notes))
         frames = traceback.extract_tb(error.__traceback__)
         self.found[f"{path} frames"] = "\n".join(
