@@ -12,6 +12,7 @@ from nbgrad.core.backend.below_autograd import outside
 from nbgrad.core.dispatch.inplace import Rebase, check_change
 from nbgrad.core.dispatch.plan import Plan
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.engine.function_calls import note_call
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Output, Rule, next_seq
 from nbgrad.core.engine.state import current, no_grad, recording, restoring, tell_changed
 from nbgrad.core.engine.tensor_data import differentiable
@@ -400,7 +401,12 @@ def _record(
     makers = [None if raw is None else _zeros(raw) for raw in raws]
     places = [live.index(position) if position in live else None for position in range(len(raws))]
     node.plan = FunctionPlan(function, origins, tuple(zip(places, makers, strict=True)))
-    for observer in current().observers:
+    observers = current().observers
+    if observers:
+        constants = [one for one, origin in zip(datas, origins, strict=True) if one is not None and origin is None]
+        own = {name: value for name, value in vars(context).items() if not name.startswith("_")}
+        note_call(node, function, context.needs_input_grad, own, lambda: constants)
+    for observer in observers:
         observer.on_record(node, args, first)
     outputs = [_plain(one) for one in returned]
     for slot, position in enumerate(live):

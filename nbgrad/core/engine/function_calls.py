@@ -1,6 +1,7 @@
 """The calls of the user's ``Function`` classes, with what is needed to run one again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -36,21 +37,42 @@ class FunctionCall(NamedTuple):
 
 
 CALLS: WeakKeyDictionary[Node, FunctionCall] = WeakKeyDictionary()
-"""The calls of torch's ``Function`` classes, by our node."""
+"""The calls, by our node."""
 
 _CONSTANTS: WeakValueDictionary[type, Constants] = WeakValueDictionary()
 
 
-def note_call(node: Node, made: Any) -> None:
+def note_torch_call(node: Node, made: Any) -> None:
     """Keep the facts of the call ``made``, a node of torch's, for our ``node``."""
     function = getattr(type(made), "_forward_cls", None)
     needs = getattr(made, "needs_input_grad", None)
-    if function is None or needs is None or function.__module__.startswith(("torch.", "nbgrad.")):
+    if function is not None and needs is not None:
+        note_call(node, function, needs, vars(made), partial(_saved_constants, made))
+
+
+def note_call(
+    node: Node,
+    function: type,
+    needs: Sequence[bool],
+    context: dict[str, Any],
+    saved: Callable[[], Iterable[torch.Tensor]],
+) -> None:
+    """Keep the facts of a call for our ``node``.
+
+    Args:
+        node: the op.
+        function: the class. Those of torch and of nbgrad are not the user's.
+        needs: for each argument, whether it needs a gradient.
+        context: the attributes of the context.
+        saved: gives the saved tensors that need no gradient.
+    """
+    if function.__module__.startswith(("torch.", "nbgrad.")):
         return
-    settings = {name: value for name, value in vars(made).items() if _is_plain(value)}
+    settings = {name: value for name, value in context.items() if _is_plain(value)}
     constants = _CONSTANTS.get(function)
     if constants is None:
-        constants = _CONSTANTS[function] = Constants() if all(needs) else _constants(made)
+        copied = [] if all(needs) else [one.detach().clone() for one in saved() if one.numel() <= _SMALL]
+        constants = _CONSTANTS[function] = Constants(copied)
     CALLS[node] = FunctionCall(function, tuple(needs), settings, constants)
 
 
@@ -61,9 +83,8 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, _PLAIN)
 
 
-def _constants(made: Any) -> Constants:
-    """Copies of the small saved tensors that need no gradient. Hooks of the user's on saved tensors are not called."""
+def _saved_constants(made: Any) -> Iterable[torch.Tensor]:
+    """The saved tensors of a node of torch's that need no gradient. Hooks of the user's on them are not called."""
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-        return Constants()
-    saved = [one for one in made.saved_tensors if isinstance(one, torch.Tensor) and not one.requires_grad]
-    return Constants([one.detach().clone() for one in saved if one.numel() <= _SMALL])
+        return ()
+    return [one for one in made.saved_tensors if isinstance(one, torch.Tensor) and not one.requires_grad]

@@ -5,7 +5,6 @@ from functools import cached_property
 
 import torch
 
-from nbgrad.core.dispatch.function import FunctionPlan
 from nbgrad.core.engine.function_calls import CALLS, FunctionCall
 from nbgrad.core.engine.node import raw_of
 from nbgrad.core.engine.observer import Cut
@@ -76,9 +75,7 @@ class Evidence:
         """The call of a ``Function`` of the user's, while the results of the op live."""
         ran = self._paths.ops.get(id)
         node = None if ran is None else ran.thing()
-        if node is None or not isinstance(node.plan, FunctionPlan):
-            return None if node is None else CALLS.get(node)
-        return FunctionCall(node.plan.function, tuple([edge is not None for edge in node.edges]), {})
+        return None if node is None else CALLS.get(node)
 
     def severed(self) -> list[tuple[int, int, Cut]]:
         """The states of a recurrence that are cut off before each next one."""

@@ -8,7 +8,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.nn.parameter import is_lazy
 
 from nbgrad.core.dispatch.table import OPS
-from nbgrad.core.engine.function_calls import note_call
+from nbgrad.core.engine.function_calls import note_torch_call
 from nbgrad.core.engine.node import Leaf, Node, OpInfo, Origin, Output, next_seq
 from nbgrad.core.engine.observer import torch_followers
 from nbgrad.core.engine.scope import ModuleScope
@@ -115,7 +115,7 @@ def _adopt(made: Any, state: State, name: str, out: torch.Tensor | None) -> None
     if facts:
         node.shape, node.dtype, node.device = _sizes_in(facts[0]), facts[0].dtype, facts[0].device
     if isinstance(made, BackwardCFunction):
-        note_call(node, made)
+        note_torch_call(node, made)
     made.metadata[KEY] = (
         {number: output_like(node, number, fact) for number, fact in enumerate(facts)} if node.outputs else node
     )
