@@ -25,6 +25,9 @@ with needs("anywidget", "a live view", "anywidget ipywidgets"):
     import ipywidgets
     import traitlets
 
+    _MODEL = {"sync": True, **ipywidgets.widget_serialization}
+    """The tags of an attribute that is another model."""
+
 STATIC = Path(__file__).parent / "static"
 """Where the bundled front end is."""
 
@@ -85,7 +88,7 @@ class GraphView(anywidget.AnyWidget):
     picture = traitlets.Bytes().tag(sync=True)
     request = traitlets.Dict().tag(sync=True)
     numbers = traitlets.Dict().tag(sync=True)
-    code = traitlets.Instance(ViewScript, allow_none=True).tag(sync=True, **ipywidgets.widget_serialization)
+    code = traitlets.Instance(ViewScript, allow_none=True).tag(**_MODEL)
 
     def __init__(
         self,

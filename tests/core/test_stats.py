@@ -333,6 +333,20 @@ def test_a_sample_follows_a_known_distribution() -> None:
     assert max(counts) - min(counts) < 6 * math.sqrt(BINNED / 20), "each has a twentieth, but for chance"
 
 
+@pytest.mark.parametrize("shape", [(2,), (300,), (1 << 17,)])
+def test_zeros_that_torch_gives_no_memory_are_counted(shape: tuple[int, ...]) -> None:
+    data = torch._efficientzerotensor(shape)
+    assert data._is_zerotensor()
+    assert stats_module.countable(data)
+    zeros = torch.zeros(shape)
+    assert summarise(data) == summarise(zeros)
+    assert stats_module.norms({0: data})[0] == 0
+    kept = stats_module.data_of(data)
+    assert kept is not None
+    assert kept.equal(zeros)
+    assert kept.data_ptr()
+
+
 def test_the_sign_of_a_negative_view_is_in_its_histogram() -> None:
     data = torch.view_as_complex(torch.rand(1 << 17, 2)).conj().imag
     assert data.is_neg()

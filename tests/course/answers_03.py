@@ -195,7 +195,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (Local, "factor", "a.tanh(): its rule forgets the incoming gradient"),
         (Negative, "sign", "a.tanh(): what its rule gives: the sign is wrong"),
         (Orphan, "shape", "a * b: its parents have to be the 2 inputs"),
-        (Number, "type", "a * b: it gives a float, where a Number is expected"),
+        (Number, "type", "a * b: it gives a value of type float, where a Number is expected"),
         (Bare, "shape", "a.tanh(): its rule has to give 1 gradient, as a tuple"),
         (Failing, "raised", "a.tanh() raised TypeError"),
         (Endless, "raised", "an operator such as * calls itself again and again: inside of it, compute with the data"),

@@ -117,7 +117,7 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
             "element",
             "one of two units is dead: some of these learn",
         ),
-        (lambda net: list(net.parameters()), "type", "a Parameter is no name of a parameter"),
+        (lambda net: list(net.parameters()), "type", "a value of type Parameter is no name of a parameter"),
         (lambda net: "1.weight", "type", "a list of names is expected: it gives str"),
         (lambda net: print(end=""), "type", "a list of names is expected: does the function end with return?"),
         (

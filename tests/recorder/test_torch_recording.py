@@ -735,6 +735,19 @@ def run(entry: Any, sample: Any, *, shared: bool = False) -> Gradients:
     return [one.grad for one in inputs]
 
 
+@pytest.mark.parametrize("size", [3, 300, 100_000])
+def test_a_gradient_of_zeros_without_memory_is_recorded(size: int) -> None:
+    x = torch.ones(size, requires_grad=True)
+    with AutogradGraph() as graph:
+        torch.sgn(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad._is_zerotensor()
+    (leaf,) = (record for record in graph.records if record.op is None)
+    assert leaf.gradient is not None
+    assert leaf.gradient.norm == 0
+    assert [finding.kind for finding in graph.findings()] == ["zero gradient"]
+
+
 @pytest.mark.sampled(24)
 @pytest.mark.filterwarnings("ignore")  # torch warns about functions that it will remove
 @pytest.mark.parametrize("name", [name for name in opdb.cases() if not name.endswith(opdb.COMPLEX)])

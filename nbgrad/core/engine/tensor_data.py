@@ -44,7 +44,7 @@ def without_numbers(data: torch.Tensor) -> bool:
 def _is_freed(data: torch.Tensor) -> bool:
     """Whether its memory was freed: FSDP gathers a parameter for one use, and to read it later ends the process."""
     try:
-        return data.layout is torch.strided and not data.data_ptr() and data.numel() > 0
+        return data.layout is torch.strided and not data.data_ptr() and data.numel() > 0 and not data._is_zerotensor()
     except RuntimeError:  # of a class without memory of its own
         return False
 
@@ -117,7 +117,7 @@ def owned(gradient: torch.Tensor, data: torch.Tensor, taken: set[int] | None) ->
     """
     if taken is not None and laid_out_as(gradient, data):
         memory = -id(gradient) if without_numbers(gradient) else gradient.data_ptr()
-        if memory not in taken:
+        if memory and memory not in taken:  # zeros of torch's have no memory, and cannot be changed in place
             taken.add(memory)
             return gradient
     return torch.empty_like(data).copy_(gradient if gradient.layout is torch.strided else gradient.to_dense())

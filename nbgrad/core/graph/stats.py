@@ -119,6 +119,7 @@ def summarise_all(tensors: dict[int, torch.Tensor], *, exact: bool = False) -> d
     alike: dict[Any, list[int]] = {}
     same: dict[Any, list[int]] = {}
     found: dict[int, Stats] = {}
+    tensors = {key: with_memory(data) for key, data in tensors.items()}
     for key, data in tensors.items():
         if data.numel() <= (SMALL if data.is_cpu and data.dtype in _KINDS else SAMPLE):
             alike.setdefault((data.shape, data.dtype, data.device), []).append(key)
@@ -590,15 +591,19 @@ def countable(data: torch.Tensor) -> bool:
     if type(data) is not torch.Tensor and type(data).__torch_dispatch__ is not OWN_DISPATCH:
         return False
     try:
-        return data.data_ptr() != 0 or not data.numel()
+        return data.data_ptr() != 0 or not data.numel() or data._is_zerotensor()
     except RuntimeError:  # of a class without memory of its own
         return False
 
 
 def data_of(tensor: Any) -> torch.Tensor | None:
     """The data of a tensor, without history; None where the elements are not there. No code of a subclass runs."""
-    data: torch.Tensor | None = tensor.data if countable(raw_of(tensor)) else None
-    return data
+    return with_memory(tensor.data) if countable(raw_of(tensor)) else None
+
+
+def with_memory(data: torch.Tensor) -> torch.Tensor:
+    """``data``, which are countable, in memory: torch gives some zeros none, such as the gradient of ``sgn``."""
+    return data if data.data_ptr() or not data.numel() else data.clone()
 
 
 Norm = float | torch.Tensor
@@ -615,7 +620,7 @@ def norms(tensors: dict[Any, torch.Tensor]) -> dict[Any, Norm]:
     found: dict[Any, Norm] = {}
     counted = [key for key, data in tensors.items() if data.numel() and countable(data)]
     for start in range(0, len(counted), _MANY):
-        found.update(_norms({key: tensors[key] for key in counted[start : start + _MANY]}))
+        found.update(_norms({key: with_memory(tensors[key]) for key in counted[start : start + _MANY]}))
     return found
 
 

@@ -21,7 +21,7 @@ from nbgrad.core.graph.graph import AutogradGraph
 from nbgrad.core.graph.history import HistoryFrame, HistoryRecord
 from nbgrad.core.graph.losses import BackwardLoss
 from nbgrad.core.graph.record import Input, Record
-from nbgrad.core.graph.stats import Stats, countable, summarise
+from nbgrad.core.graph.stats import Stats, countable, summarise, with_memory
 from nbgrad.core.graph.training import OptimizerLog, TrainingRecorder
 from nbgrad.core.graph.unreached import Unreached
 from nbgrad.widgets.description.broadcast_sums import Suspicion
@@ -170,7 +170,7 @@ class Examination:
     def tensor(self, record: Record) -> torch.Tensor | None:
         """The tensor of a leaf or a constant, if it still exists and its numbers lie in memory one after another."""
         tensor = self.evidence.tensor(record.id) if record.op is None else None
-        return tensor if tensor is not None and countable(tensor) else None
+        return with_memory(tensor) if tensor is not None and countable(tensor) else None
 
     def words(self, record: Record) -> "tuple[Record, np.ndarray[Any, Any]] | None":
         """The sequences of words that an embedding takes, with their numbers; None for any other record."""
