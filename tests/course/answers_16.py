@@ -207,7 +207,11 @@ WRONG: dict[str, list[tuple[Any, str, str]]] = {
         (lambda images, labels: network(0), "type", "learn gives the network itself"),
         (lambda images, labels: learn(images, labels, 0), "numbers", "of the held out digits are read, and 95"),
         (lambda images, labels: learn(images[:100], labels[:100]), "numbers", "of the held out digits are read"),
-        (lambda images, labels: labels, "type", "learn has to give a function that reads images, and not a value of type ndarray"),
+        (
+            lambda images, labels: labels,
+            "type",
+            "learn has to give a function that reads images, and not a value of type ndarray",
+        ),
         (lambda images, labels: lambda new: new @ np.ones((64, 10)), "shape", "it gives the shape (449, 10)"),
         (lambda images, labels: lambda new: new @ np.ones(64) > 0, "dtype", "one that it gives is True"),
         (

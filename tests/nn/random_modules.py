@@ -284,8 +284,8 @@ class Run:
             keys = self.root.load_state_dict(state, strict=strict, assign=assign)
         except RuntimeError as error:
             LOG.clear()  # torch goes on after the error, to the last key
-            if self.lib is torch.nn:
-                self.put_back(before)  # torch has already written some values
+            if self.lib is torch.nn and self.loads_plainly():
+                self.put_back(before)  # torch has already written some values; nbgrad, only with code of the user's
             if assign:
                 self.drop_gradients()  # torch's new parameters have none
             text = "Error(s) in loading" in str(error)
@@ -293,6 +293,15 @@ class Run:
         if assign:  # torch registers assigned tensors again
             LOG[:] = [one for one in LOG if "registration" not in one[0]]
         return [list(keys), told(self.root.state_dict())]
+
+    def loads_plainly(self) -> bool:
+        """Whether no code of these modules takes part in loading; this tree is torch's."""
+        return not any(
+            module._load_state_dict_post_hooks
+            or type(module).get_extra_state is not torch.nn.Module.get_extra_state
+            or not type(module)._load_from_state_dict.__module__.startswith("torch.")
+            for module in self.everything()
+        )
 
     def drop_gradients(self) -> None:
         for module in self.everything():

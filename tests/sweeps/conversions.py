@@ -7,8 +7,8 @@ first call must find. The model is trained for some steps with the torch optimiz
 
 import copy
 import pickle
-import re
 import warnings
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from torch import nn as tnn
 
 import nbgrad
+import nbgrad.testing
 from nbgrad import nn
 
 CASES = 40
@@ -159,18 +160,27 @@ def check(random: Random) -> None:
     assert [type(one).__name__ for one in ours.modules()] == [type(one).__name__ for one in theirs.modules()], told
     assert all(isinstance(one, nn.Module) for one in ours.modules())
     if asks:
-        found = ""
-        try:
-            ours(nbgrad.tensor(torch.randn(3, WIDTH, dtype=torch.float64)))
-        except RuntimeError as error:
-            found = str(error)
-        assert re.search(r"begins in the forward of \d \(Asks\)", found), f"{told}: {found}"
+        x = torch.randn(3, WIDTH, dtype=torch.float64)
+        found = _raised(lambda: ours(nbgrad.tensor(x)), RuntimeError)
+        assert "does not do what torch's own forward does" in found, f"{told}: {found}"
+        unchecked = nbgrad.from_torch(copy.deepcopy(theirs), check=False)
+        found = _raised(lambda: nbgrad.testing.assert_gradients_close(unchecked, theirs, x), AssertionError)
+        assert "if type(x) is torch.Tensor" in found, f"{told}: {found}"
         return
     if own:
         mine: Any = nbgrad.optim.SGD(ours.parameters(), lr=0.05, momentum=0.5)
     else:
         mine = torch.optim.SGD(original.parameters(), lr=0.05, momentum=0.5)
     _train_both(theirs, ours, mine, told)
+
+
+def _raised(run: Callable[[], Any], error: type[Exception]) -> str:
+    """The text of the error that ``run`` raises; empty where it raises none."""
+    try:
+        run()
+    except error as raised:
+        return str(raised)
+    return ""
 
 
 def _model(random: Random, parts: list[Any]) -> Any:

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import nbgrad
 from nbgrad.core.dispatch.table import OPS
+from nbgrad.core.graph.saved_graph import SavedGraph
 from nbgrad.options import SUFFIXES
 from nbgrad.reprs import module_html, tensor_html
 from nbgrad.widgets.describe import outline
@@ -128,6 +129,12 @@ def _check_file(file: Path) -> None:
     data = file.read_bytes()
     if (begins := {".png": b"\x89PNG", ".pdf": b"%PDF-", ".gif": b"GIF89a"}.get(file.suffix)) is not None:
         assert data.startswith(begins)
+        return
+    if file.suffix == ".nbgrad":
+        loaded = nbgrad.load(file)
+        assert isinstance(loaded, SavedGraph)
+        loaded.save(file.with_suffix(".txt"))
+        _check_file(file.with_suffix(".txt"))
         return
     text = data.decode()  # no lone surrogate is left
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\u202a-\u202e\u2066-\u2069]", text), file

@@ -130,11 +130,11 @@ def servers() -> Iterator[Servers]:
 
 
 def compared(plain: Seen, recorded: Seen, *, drawn: bool = False) -> list[str]:
-    """One line for each thing that differs. The output of a program that is drawn ends with the drawing."""
+    """One line for each thing that differs. What a drawn program prints ends with the picture and its file."""
     found = []
     for key in sorted({**plain, **recorded}, key=lambda key: not key.startswith(_FIRST)):
         one, other = plain.get(key, "nothing"), recorded.get(key, "nothing")
-        if drawn and key == "stdout" and other.startswith(one):
+        if drawn and key in ("stdout", "stderr") and other.startswith(one):
             continue
         if one != other:
             found.append(f"{key}: {_shortened(one, other)}")
