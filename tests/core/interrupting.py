@@ -24,6 +24,8 @@ from nbgrad.core.dispatch.samples import Sample
 from nbgrad.core.dispatch.table import OPS
 from nbgrad.core.engine import pacing
 from nbgrad.core.engine.state import current
+from nbgrad.core.recorder import switches
+from nbgrad.core.recorder.python_functions import RUNNING
 from nbgrad.core.symbolic.fake import _Postponed
 from nbgrad.core.tensor import tensor as tensors
 from nbgrad.nn.utils import parametrize
@@ -65,6 +67,7 @@ def switched() -> dict[str, Any]:
             list(import_module("torch.optim.optimizer")._global_optimizer_pre_hooks),
         ),
         "paced": pacing.pacers(),
+        "backward of torch": (switches._thread.runs, switches._thread.walk, dict(RUNNING), dict(switches._stepping)),
         "attention": (
             core._get_math_sdp_enabled(),
             core._get_flash_sdp_enabled(),

@@ -205,7 +205,7 @@ def _settle(count: int) -> None:
     if count == 0:
         take_off()
         RUNNING.pop(get_ident(), None)
-        _thread.walk = None
+        _thread.walk, _thread.runs = None, False
         _stepping.pop(get_ident(), None)
         if _thread.functions is not None:  # an interrupt may have hit the recorder while it was muted
             _C._set_torch_function_state(_thread.functions)
