@@ -67,7 +67,9 @@ def switched() -> dict[str, Any]:
             list(import_module("torch.optim.optimizer")._global_optimizer_pre_hooks),
         ),
         "paced": pacing.pacers(),
-        "backward of torch": (switches._thread.runs, switches._thread.walk, dict(RUNNING), dict(switches._stepping)),
+        "replacing": switches._torch.lock._is_owned(),  # type: ignore[attr-defined]
+        "backward of torch": (switches._thread.runs, switches._thread.walk, dict(RUNNING)),
+        "steps of optimizers": dict(getattr(switches, "_stepping", {})),  # compiled code hides it
         "attention": (
             core._get_math_sdp_enabled(),
             core._get_flash_sdp_enabled(),

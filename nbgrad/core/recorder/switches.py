@@ -202,6 +202,8 @@ def unfollow_to(count: int) -> None:
 
 
 def _settle(count: int) -> None:
+    while _torch.lock._is_owned():  # type: ignore[attr-defined]  # an interrupt hit the end of a block
+        _torch.lock.release()
     if count == 0:
         take_off()
         RUNNING.pop(get_ident(), None)

@@ -79,6 +79,8 @@ def ranking(
     kept = _ends(len(ranked), list(orders.values()))
     places = {at: place for place, at in enumerate(kept)}
     homes = [home(ranked[at]) for at in kept]
+    paths = {scope: path_of(scope) for scope in {ranked[at].scope for at in kept}}
+    rounds = {scope: _rounds(scope) for scope in set(homes)}
     return Ranking(
         columns=[
             RankingColumn(
@@ -93,7 +95,7 @@ def ranking(
         rows=[
             Ranked(
                 node=ids[ranked[at].id],
-                name=_name(ranked[at], around),
+                name=_name(ranked[at], paths[ranked[at].scope], rounds[around]),
                 kind=kind_of(ranked[at].kind, ranked[at].name),
                 scope=scope_id(around),
             )
@@ -122,15 +124,18 @@ def _ends(count: int, orders: list[list[int]]) -> list[int]:
     return sorted({at for order in orders for at in (*order[:some], *order[-some:])})
 
 
-def _name(record: Record, home: Scope | None) -> str:
+def _name(record: Record, path: str, rounds: list[str]) -> str:
     """The name with the path of the module; of an op of a loop also the numbers of the iterations around it."""
     if record.op is None:
         return record.full_name or record.kind
-    rounds = [
-        translate("iteration {number:,}", number=one.number) for one in outwards(home) if isinstance(one, Iteration)
-    ]
     title = f"{record.name} = {record.op.name}" if record.name else record.op.name
-    return ", ".join([": ".join(filter(None, [path_of(record.scope), title])), *reversed(rounds)])
+    return ", ".join([": ".join(filter(None, [path, title])), *rounds])
+
+
+def _rounds(home: Scope | None) -> list[str]:
+    """The numbers of the iterations around an op, outermost first."""
+    iterations = [one for one in outwards(home) if isinstance(one, Iteration)]
+    return [translate("iteration {number:,}", number=one.number) for one in reversed(iterations)]
 
 
 def _parents(homes: list[Scope | None], scope_id: Callable[[Scope | None], str | None]) -> dict[str, str]:
