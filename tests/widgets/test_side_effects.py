@@ -9,21 +9,36 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch.autograd.function import once_differentiable
+from torch.distributed import all_reduce
 
 import nbgrad
 from nbgrad.widgets.findings.side_effects import leaves_nothing
+from tests.core import closeness
 
 SEEN: list[Any] = []
 CALLS = 0
 SCALE = 2.0
 KERNEL = torch.ones(3)
+NUMBERS = np.ones(3)
 
 
 class Counter:
     """An object of the program's."""
 
     calls = 0
+    scale = 3.0
+    kernel = torch.ones(3)
+
+    @staticmethod
+    def halved(x: Any) -> Any:
+        return x / 2
+
+    @staticmethod
+    def counted(x: Any) -> Any:
+        Counter.calls += 1
+        return x
 
 
 COUNTER = Counter()
@@ -117,6 +132,23 @@ def in_nested(x: Any) -> Any:
     return [counted(one) for one in x]
 
 
+def in_its_place(x: Any) -> Any:
+    return x.mul_(2)
+
+
+def later() -> Callable[[Any], Any]:
+    """A function of which a name has no value yet."""
+
+    def function(x: Any) -> Any:
+        return x * scale
+
+    found = function
+    if not SEEN:
+        return found
+    scale = 2.0
+    return found
+
+
 PURE: dict[str, Callable[..., Any]] = {
     "torch": lambda x: torch.relu(torch.nn.functional.conv1d(x, KERNEL)) * math.pi + np.pi,
     "a constant": doubled,
@@ -126,6 +158,12 @@ PURE: dict[str, Callable[..., Any]] = {
     "its own tensor in place": lambda x: x.clone().clamp_(0, 1),
     "on ctx": on_ctx,
     "once differentiable": once_differentiable(on_ctx),
+    "a constant of a class": lambda x: x * Counter.scale,
+    "a tensor of a class": lambda x: x * Counter.kernel,
+    "a static method": lambda x: Counter.halved(x) + 1,
+    "of another file": lambda x: x * closeness.SINGLE,
+    "what it gets in place": lambda x: in_its_place(x.clone()),
+    "gradients": lambda x: torch.autograd.grad(x.exp().sum(), x)[0],
     "mixed precision": torch.amp.custom_fwd(on_ctx, device_type="cuda"),
 }
 
@@ -147,6 +185,20 @@ NOTICED: dict[str, Callable[..., Any]] = {
     "a tensor in place": lambda x: x * KERNEL.add_(x),
     "an element in place": element,
     "a list in a nested function": in_nested,
+    "a tensor through a function": lambda x: in_its_place(KERNEL) * x,
+    "a tensor of a class in place": lambda x: x * Counter.kernel.mul_(2),
+    "a tensor as a result": lambda x: torch.add(x, x, out=KERNEL),
+    "an array in place": lambda x: [NUMBERS.fill, x],
+    "gradients of a tensor": lambda x: (x * KERNEL).sum().backward(),
+    "a static method of a class": lambda x: Counter.counted(x) + 1,
+    "a method of a class": lambda x: Counter.mro(),
+    "other processes": lambda x: (torch.distributed.all_reduce(x), x),
+    "other processes by name": lambda x: (all_reduce(x), x),
+    "processes by a short name": lambda x: dist.get_rank() * x,
+    "a switch": lambda x: [torch.set_num_threads, x],
+    "the seed": lambda x: (torch.manual_seed(0), x),
+    "operators of other libraries": lambda x: torch.ops.own.op(x) + 1,
+    "no value yet": later(),
     "a partial function": functools.partial(counted, 1),
     "a function of another kind": Counter,
 }

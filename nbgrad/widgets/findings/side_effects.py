@@ -2,13 +2,14 @@
 
 The bytecode says it. A function may use its arguments and what it makes, torch and other modules of mathematics,
 constants, tensors that it does not change, and functions that leave nothing behind either. What is not known to be
-harmless is not: a list, an object or a class of the user's, another module, a global or a file that it writes.
+harmless is not: a list or an object of the user's, another module, a global or a file that it writes, a collective.
 """
 
 import dis
 import os
 import sys
 from collections.abc import Container, Iterator
+from inspect import getattr_static
 from itertools import pairwise
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -19,13 +20,25 @@ import torch
 from nbgrad.core.tensor.tensor import Tensor
 
 _MODULES = frozenset({"builtins", "cmath", "functools", "itertools", "math", "nbgrad", "numpy", "operator", "torch"})
-_NAMING = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "IMPORT_FROM")
-_OUTSIDE = frozenset({
-    "__import__", "breakpoint", "delattr", "eval", "exec", "globals", "input", "load", "open", "random", "save",
-    "savetxt", "savez", "seed", "setattr", "tofile", "vars",
-})  # fmt: skip
-"""Names of functions of these modules that reach what is outside: files, variables, the numbers drawn by numpy."""
+_EXCEPT = ("torch.distributed", "torch.multiprocessing", "torch.hub", "torch.ops", "torch.utils.tensorboard")
+"""Modules of torch's that wait for other processes, write files or run code that is not torch's."""
 
+_OUTSIDE = frozenset({
+    "__import__", "breakpoint", "delattr", "distributed", "eval", "exec", "globals", "hub", "input", "load",
+    "manual_seed", "multiprocessing", "open", "ops", "random", "save", "savetxt", "savez", "seed", "setattr", "tofile",
+    "use_deterministic_algorithms", "vars",
+})  # fmt: skip
+"""Names of these modules that reach what is outside: files, processes, switches, the numbers drawn by numpy."""
+
+_HERE = ("set_materialize_grads", "set_grad_enabled")
+"""Those that begin with "set_" and switch nothing that outlasts the run."""
+
+_CHANGING = frozenset({
+    "at", "backward", "copyto", "fill", "itemset", "partition", "put", "putmask", "resize", "sort",
+})  # fmt: skip
+"""Names that change a tensor or an array, apart from those that end with "_" and the argument ``out``."""
+
+_NAMING = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "IMPORT_FROM")
 _CONSTANTS = (
     int, float, complex, str, bytes, type(None), type(...), slice, range,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
@@ -33,84 +46,33 @@ _CONSTANTS = (
 _TENSORS = (torch.Tensor, Tensor, np.ndarray, np.generic)
 
 
-def leaves_nothing(function: Any, known: frozenset[Any] = frozenset()) -> bool:
-    """Whether a call of ``function`` changes nothing that another line of the program could read.
-
-    Args:
-        function: a function in Python.
-        known: functions that are being asked about: they may call each other.
-    """
+def leaves_nothing(function: Any) -> bool:
+    """Whether a call of ``function``, a function in Python, changes nothing that the program could read later."""
     if not isinstance(function, FunctionType):
         return False
-    if function in known:
-        return True
-    known |= {function}
-    outer = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    used, changes = set[str](), False
-    if not _is_of_torch(function.__code__.co_filename):
-        for code in _codes(function.__code__):
-            if any(_reaches_out(one, before, outer) for before, one in pairwise(_instructions(code))):
+    reached: dict[FunctionType, None] = {function: None}
+    tensors = changes = False
+    waiting = [function]
+    while waiting:
+        one = waiting.pop()
+        if _reaches_out(one):
+            return False
+        changes = changes or _changes(one)
+        for value in _used(one):
+            if isinstance(value, FunctionType):
+                if value not in reached:
+                    reached[value] = None
+                    waiting.append(value)
+            elif not _is_harmless(value):
                 return False
-            used |= {one.argval for one in _instructions(code) if one.opname == "LOAD_GLOBAL"}
-            changes |= any(_changes(one) for one in _instructions(code))
-    values = [
-        *(function.__globals__[name] for name in used if name in function.__globals__),
-        *(cell.cell_contents for cell in outer.values()),
-        *(function.__defaults__ or ()),
-        *(function.__kwdefaults__ or {}).values(),
-    ]
-    return all(_is_harmless(one, known, changes=changes) for one in values)
+            else:
+                tensors = tensors or _holds_tensor(value)
+    return not (tensors and changes)
 
 
-def _instructions(code: CodeType) -> Iterator[dis.Instruction]:
-    return (one for one in dis.get_instructions(code) if one.opname not in ("EXTENDED_ARG", "NOP"))
-
-
-def _reaches_out(one: dis.Instruction, before: dis.Instruction, outer: Container[str]) -> bool:
-    """Whether an instruction changes what is outside of the function, or may."""
-    if one.opname == "STORE_ATTR":  # of ctx, or of what the function has made
-        return "LOAD_FAST" not in before.opname
-    if one.opname == "IMPORT_NAME":
-        return not _is_of_mathematics(one.argval)
-    if one.opname in _NAMING:
-        return one.argval in _OUTSIDE or one.argval.startswith("set_default")
-    return one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (one.opname == "STORE_DEREF" and one.argval in outer)
-
-
-def _changes(one: dis.Instruction) -> bool:
-    """Whether an instruction may change a tensor in place."""
-    in_place = one.opname in _NAMING and one.argval.endswith("_") and not one.argval.endswith("__")
-    return in_place or one.opname == "STORE_SUBSCR" or (one.opname == "BINARY_OP" and one.argrepr.endswith("="))
-
-
-def is_constant(value: Any) -> bool:
-    """Whether nothing can change ``value``."""
-    if isinstance(value, tuple | frozenset):
-        return all(is_constant(one) for one in value)
-    return isinstance(value, _CONSTANTS)
-
-
-def _is_harmless(value: Any, known: frozenset[Any], *, changes: bool) -> bool:
-    """Whether a function may use ``value`` from outside; ``changes`` says that it changes some tensor in place."""
-    if is_constant(value):
-        return True
-    if isinstance(value, _TENSORS):
-        return not changes
-    if isinstance(value, tuple | frozenset):
-        return all(_is_harmless(one, known, changes=changes) for one in value)
-    if isinstance(value, FunctionType):
-        return leaves_nothing(value, known)
-    if isinstance(value, ModuleType):
-        return _is_of_mathematics(value.__name__)
-    return isinstance(value, type | BuiltinFunctionType) and _is_of_mathematics(value.__module__ or "builtins")
-
-
-def _is_of_mathematics(module: str) -> bool:
-    return module.partition(".")[0] in _MODULES
-
-
-def _is_of_torch(file: str) -> bool:
-    """Whether code of this file is torch's or ours: such a function only uses what it is given."""
+def _is_torchs(function: FunctionType) -> bool:
+    """Whether the function is torch's or ours: it only uses what it is given."""
+    file = function.__code__.co_filename
     return any(file.startswith(path + os.sep) for name in ("torch", "nbgrad") for path in sys.modules[name].__path__)
 
 
@@ -120,3 +82,95 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
     for one in code.co_consts:
         if isinstance(one, CodeType):
             yield from _codes(one)
+
+
+def _instructions(function: FunctionType) -> Iterator[tuple[dis.Instruction, dis.Instruction]]:
+    """The instructions of a function, and of those in it, each after the one before it; none of torch's functions."""
+    for code in () if _is_torchs(function) else _codes(function.__code__):
+        yield from pairwise(one for one in dis.get_instructions(code) if one.opname not in ("EXTENDED_ARG", "NOP"))
+
+
+def _reaches_out(function: FunctionType) -> bool:
+    """Whether a function changes what is outside of it, or may, by an instruction of its own."""
+    if (function.__module__ or "").startswith(_EXCEPT):
+        return True
+    outer = function.__code__.co_freevars
+    return any(_does_outside(one, before, outer) for before, one in _instructions(function))
+
+
+def _does_outside(one: dis.Instruction, before: dis.Instruction, outer: Container[str]) -> bool:
+    if one.opname == "STORE_ATTR":  # of ctx, or of what the function has made
+        return "LOAD_FAST" not in before.opname
+    if one.opname == "IMPORT_NAME":
+        return not _is_of_mathematics(one.argval)
+    if one.opname in _NAMING:
+        return one.argval in _OUTSIDE or (one.argval.startswith("set_") and one.argval not in _HERE)
+    return one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (one.opname == "STORE_DEREF" and one.argval in outer)
+
+
+def _changes(function: FunctionType) -> bool:
+    """Whether a function may change a tensor in place."""
+    named = [one for code in _codes(function.__code__) for one in code.co_consts if isinstance(one, tuple)]
+    return any("out" in one for one in named) or any(
+        (one.opname in _NAMING and (one.argval in _CHANGING or one.argval.rstrip("_") + "_" == one.argval))
+        or one.opname == "STORE_SUBSCR"
+        or (one.opname == "BINARY_OP" and one.argrepr.endswith("="))
+        for _, one in _instructions(function)
+    )
+
+
+def _used(function: FunctionType) -> Iterator[Any]:
+    """The values from outside that a function uses. Of a class or a module of the user's it is the attribute."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # the name has no value yet
+            yield cell
+    yield from function.__defaults__ or ()
+    yield from (function.__kwdefaults__ or {}).values()
+    value, begun = None, False
+    for _, one in _instructions(function):
+        if begun and one.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            value = _attribute(value, one.argval)
+            continue
+        if begun:
+            yield value
+        begun = one.opname == "LOAD_GLOBAL" and one.argval in function.__globals__
+        value = function.__globals__[one.argval] if begun else None
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """The attribute of a class or a module of the user's that no code computes; otherwise the owner."""
+    if not isinstance(owner, type | ModuleType) or _is_known(owner):
+        return owner
+    found = getattr_static(owner, name, owner)
+    return found.__func__ if isinstance(found, staticmethod) else found
+
+
+def is_constant(value: Any) -> bool:
+    """Whether nothing can change ``value``."""
+    if isinstance(value, tuple | frozenset):
+        return all(is_constant(one) for one in value)
+    return isinstance(value, _CONSTANTS)
+
+
+def _holds_tensor(value: Any) -> bool:
+    return isinstance(value, _TENSORS) or (isinstance(value, tuple) and any(_holds_tensor(one) for one in value))
+
+
+def _is_harmless(value: Any) -> bool:
+    """Whether a function may use ``value`` from outside, as long as it changes no tensor."""
+    if isinstance(value, tuple | frozenset):
+        return all(_is_harmless(one) for one in value)
+    return is_constant(value) or isinstance(value, _TENSORS) or _is_known(value)
+
+
+def _is_known(value: Any) -> bool:
+    """Whether ``value`` is a module of mathematics, or a class or a function in C of one."""
+    if isinstance(value, ModuleType):
+        return _is_of_mathematics(value.__name__)
+    return isinstance(value, type | BuiltinFunctionType) and _is_of_mathematics(value.__module__ or "builtins")
+
+
+def _is_of_mathematics(module: str) -> bool:
+    return module.partition(".")[0] in _MODULES and not module.startswith(_EXCEPT)
