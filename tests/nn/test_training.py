@@ -55,12 +55,16 @@ def test_noise_is_taken_away():
 
 
 @pytest.mark.rotated(6)
-@pytest.mark.parametrize(("name", "wanted"), [("lstm", 2.15), ("gpt", 2.35)])
-def test_text_that_was_held_out_is_foreseen_better_than_by_pairs(name, wanted):
-    training = Training(nbgrad, TASKS[name])
-    training.losses(TASKS[name].steps)
-    loss, _ = training.judged()
-    assert loss < wanted
+@pytest.mark.parametrize("name", ["lstm", "gpt"])
+def test_text_that_was_held_out_is_foreseen_as_well_as_by_torch(name):
+    """And better than by pairs of letters. The order of sums differs between processors, and so does the loss."""
+    losses = []
+    for library in (nbgrad, torch):
+        training = Training(library, TASKS[name])
+        training.losses(TASKS[name].steps)
+        losses.append(training.judged()[0])
+    loss, torchs = losses
+    assert loss < torchs + 0.05
     assert loss < loss_by_pairs() - 0.2
 
 
