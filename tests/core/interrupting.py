@@ -67,7 +67,7 @@ def switched() -> dict[str, Any]:
             list(import_module("torch.optim.optimizer")._global_optimizer_pre_hooks),
         ),
         "paced": pacing.pacers(),
-        "replacing": switches._torch.lock._is_owned(),  # type: ignore[attr-defined]
+        "replacing": switches._torch.lock._is_owned(),  # type: ignore[attr-defined]  # as threading.Condition asks
         "backward of torch": (switches._thread.runs, switches._thread.walk, dict(RUNNING)),
         "steps of optimizers": dict(getattr(switches, "_stepping", {})),  # compiled code hides it
         "attention": (

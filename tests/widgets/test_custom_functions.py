@@ -90,7 +90,7 @@ def found(of: Any, pair: Pair) -> list[str]:
     base = of.Function if of is nbgrad else torch.autograd.Function
     count = forward_of.__code__.co_argcount
 
-    class Own(base):  # type: ignore[misc, valid-type]
+    class Own(base):  # type: ignore[misc, valid-type]  # of either library
         @staticmethod
         def forward(ctx: Any, x: Any, y: Any = None) -> Any:
             inputs = (x,) if y is None else (x, y)

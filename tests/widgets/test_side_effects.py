@@ -87,7 +87,7 @@ def on_class(x: Any) -> Any:
 
 
 def on_module(x: Any) -> Any:
-    math.tau = 3  # type: ignore[misc]
+    math.tau = 3  # type: ignore[misc]  # it is Final
     return x
 
 
@@ -124,7 +124,7 @@ def by_default(x: Any, kept: Any = SEEN) -> Any:
 def imported(x: Any) -> Any:
     import json
 
-    json.loaded = True  # type: ignore[attr-defined]
+    json.loaded = True  # type: ignore[attr-defined]  # a new one
     return x
 
 
@@ -164,6 +164,7 @@ PURE: dict[str, Callable[..., Any]] = {
     "of another file": lambda x: x * closeness.SINGLE,
     "what it gets in place": lambda x: in_its_place(x.clone()),
     "gradients": lambda x: torch.autograd.grad(x.exp().sum(), x)[0],
+    "a static method in a wrapper": once_differentiable(staticmethod(on_ctx)),
     "mixed precision": torch.amp.custom_fwd(on_ctx, device_type="cuda"),
 }
 
@@ -217,7 +218,7 @@ def test_what_the_program_could_read_is_left(name: str) -> None:
 def cube(of: Any, seen: list[Any] | None, log: Any = None) -> tuple[Any, Any]:
     """A recording of a class with a wrong backward, and its loss; ``seen`` gets each call."""
 
-    class Cube(of.Function if of is nbgrad else torch.autograd.Function):  # type: ignore[misc]
+    class Cube(of.Function if of is nbgrad else torch.autograd.Function):  # type: ignore[misc]  # of either
         @staticmethod
         def forward(ctx: Any, x: Any, kept: Any) -> Any:
             ctx.save_for_backward(x)
@@ -254,3 +255,43 @@ def test_a_wrong_backward_is_found_without_a_trace(of: Any) -> None:
     graph, loss = cube(of, None, log)
     assert [one.kind for one in graph.findings()] == ["custom function"]
     assert log == [1], loss
+
+
+class Noted(torch.autograd.Function):
+    """Writes its calls down where they begin."""
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        SEEN.append("apply")
+        return super().apply(*args)
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return 2 * grad
+
+
+class Renamed(torch.autograd.Function):
+    """Has its backward under torch's other name."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x**3
+
+    @staticmethod
+    def vjp(ctx: Any, grad: Any) -> Any:
+        SEEN.append("vjp")
+        return 2 * grad
+
+
+@pytest.mark.parametrize("of", [Noted, Renamed])
+def test_all_methods_that_a_run_calls_are_looked_at(of: Any) -> None:
+    SEEN.clear()
+    with nbgrad.record(view="none") as graph:
+        loss = of.apply(torch.ones(2, requires_grad=True)).sum()
+        loss.backward()
+    assert "custom function" not in {one.kind for one in graph.findings()}
+    assert len(SEEN) == 1, loss

@@ -403,9 +403,9 @@ def _record(
     node.plan = FunctionPlan(function, origins, tuple(zip(places, makers, strict=True)))
     observers = current().observers
     if observers:
-        constants = [one for one, origin in zip(datas, origins, strict=True) if one is not None and origin is None]
-        own = {name: value for name, value in vars(context).items() if not name.startswith("_")}
-        note_call(node, function, context.needs_input_grad, own, lambda: constants)
+        kept = zip(datas, origins, strict=True)
+        constants = (one for one, origin in kept if one is not None and origin is None)
+        note_call(node, function, context.needs_input_grad, vars(context), constants)
     for observer in observers:
         observer.on_record(node, args, first)
     outputs = [_plain(one) for one in returned]

@@ -1,7 +1,6 @@
 """The calls of the user's ``Function`` classes, with what is needed to run one again."""
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -47,7 +46,7 @@ def note_torch_call(node: Node, made: Any) -> None:
     function = getattr(type(made), "_forward_cls", None)
     needs = getattr(made, "needs_input_grad", None)
     if function is not None and needs is not None:
-        note_call(node, function, needs, vars(made), partial(_saved_constants, made))
+        note_call(node, function, needs, vars(made), _saved_constants(made))
 
 
 def note_call(
@@ -55,7 +54,7 @@ def note_call(
     function: type,
     needs: Sequence[bool],
     context: dict[str, Any],
-    saved: Callable[[], Iterable[torch.Tensor]],
+    saved: Iterable[torch.Tensor],
 ) -> None:
     """Keep the facts of a call for our ``node``.
 
@@ -64,14 +63,14 @@ def note_call(
         function: the class. Those of torch and of nbgrad are not the user's.
         needs: for each argument, whether it needs a gradient.
         context: the attributes of the context.
-        saved: gives the saved tensors that need no gradient.
+        saved: the saved tensors that need no gradient. They are read only at the first call of the class.
     """
     if function.__module__.startswith(("torch.", "nbgrad.")):
         return
     settings = {name: value for name, value in context.items() if _is_plain(value)}
     constants = _CONSTANTS.get(function)
     if constants is None:
-        copied = [] if all(needs) else [one.detach().clone() for one in saved() if one.numel() <= _SMALL]
+        copied = [] if all(needs) else [one.detach().clone() for one in saved if one.numel() <= _SMALL]
         constants = _CONSTANTS[function] = Constants(copied)
     CALLS[node] = FunctionCall(function, tuple(needs), settings, constants)
 
@@ -83,8 +82,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, _PLAIN)
 
 
-def _saved_constants(made: Any) -> Iterable[torch.Tensor]:
+def _saved_constants(made: Any) -> Iterator[torch.Tensor]:
     """The saved tensors of a node of torch's that need no gradient. Hooks of the user's on them are not called."""
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-        return ()
-    return [one for one in made.saved_tensors if isinstance(one, torch.Tensor) and not one.requires_grad]
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+        yield from (one for one in made.saved_tensors if isinstance(one, torch.Tensor) and not one.requires_grad)

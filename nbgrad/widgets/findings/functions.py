@@ -9,7 +9,7 @@ reversed, scaled or clipped), and of one whose numbers jump (a straight-through 
 from collections.abc import Iterator
 from contextlib import redirect_stdout, suppress
 from copy import deepcopy
-from inspect import Parameter, signature
+from inspect import Parameter, getattr_static, signature
 from io import StringIO
 from typing import Any, NamedTuple
 
@@ -83,12 +83,20 @@ def untrue(case: Examination) -> Iterator[Finding]:
             )
 
 
-def _may_run(function: Any) -> bool:
+def _base(function: type) -> Any:
+    """The class of torch's or ours from which the user's is derived."""
+    return Function if issubclass(function, Function) else torch.autograd.Function
+
+
+_METHODS = ("apply", "forward", "setup_context", "backward", "vjp")
+"""The methods that a run calls; vjp is the other name that torch has for backward."""
+
+
+def _may_run(function: type) -> bool:
     """Whether the program does not notice a run of the class."""
-    base = Function if issubclass(function, Function) else torch.autograd.Function
-    parts = (function.forward, function.backward, function.setup_context)
-    own = (base.forward, base.backward, base.setup_context)
-    return all(leaves_nothing(one) for one, inherited in zip(parts, own, strict=True) if one is not inherited)
+    base = _base(function)
+    methods = [(getattr_static(function, name, None), getattr_static(base, name, None)) for name in _METHODS]
+    return all(own is inherited or leaves_nothing(own) for own, inherited in methods)
 
 
 def _checked(case: Examination, record: Record, call: FunctionCall) -> _Fault | None:
@@ -123,8 +131,7 @@ def _arguments(
 ) -> tuple[list[str], list[Any]] | None:
     """The names of the arguments, and values like those of the program; None if some are not known."""
     parameters = list(signature(call.function.forward).parameters.values())  # type: ignore[attr-defined]
-    base: Any = Function if issubclass(call.function, Function) else torch.autograd.Function
-    if call.function.setup_context is base.setup_context:  # type: ignore[attr-defined]
+    if call.function.setup_context is _base(call.function).setup_context:  # type: ignore[attr-defined]
         parameters = parameters[1:]
     if any(one.kind is Parameter.VAR_POSITIONAL for one in parameters) or len(call.needs) > len(parameters):
         return None

@@ -6,8 +6,6 @@ harmless is not: a list or an object of the user's, another module, a global or 
 """
 
 import dis
-import os
-import sys
 from collections.abc import Container, Iterator
 from inspect import getattr_static
 from itertools import pairwise
@@ -17,6 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from nbgrad.core.engine.call_site import NOT_THE_USERS
+from nbgrad.core.symbolic.surroundings import codes_in
 from nbgrad.core.tensor.tensor import Tensor
 
 _MODULES = frozenset({"builtins", "cmath", "functools", "itertools", "math", "nbgrad", "numpy", "operator", "torch"})
@@ -39,30 +39,34 @@ _CHANGING = frozenset({
 """Names that change a tensor or an array, apart from those that end with "_" and the argument ``out``."""
 
 _NAMING = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "IMPORT_FROM")
-_CONSTANTS = (
+_VALUES = (
+    torch.Tensor, Tensor, np.ndarray, np.generic,
     int, float, complex, str, bytes, type(None), type(...), slice, range,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
-_TENSORS = (torch.Tensor, Tensor, np.ndarray, np.generic)
+"""Constants, and tensors: a function may use those from outside that no function changes."""
+
+_TENSORS = _VALUES[:3]
 
 
 def leaves_nothing(function: Any) -> bool:
     """Whether a call of ``function``, a function in Python, changes nothing that the program could read later."""
-    if not isinstance(function, FunctionType):
-        return False
-    reached: dict[FunctionType, None] = {function: None}
+    reached, waiting = set[FunctionType](), [function]
     tensors = changes = False
-    waiting = [function]
     while waiting:
         one = waiting.pop()
+        one = one.__func__ if isinstance(one, staticmethod) else one
+        if not isinstance(one, FunctionType):
+            return False
+        if one in reached:
+            continue
+        reached.add(one)
         if _reaches_out(one):
             return False
         changes = changes or _changes(one)
         for value in _used(one):
-            if isinstance(value, FunctionType):
-                if value not in reached:
-                    reached[value] = None
-                    waiting.append(value)
+            if isinstance(value, FunctionType | staticmethod):
+                waiting.append(value)
             elif not _is_harmless(value):
                 return False
             else:
@@ -70,23 +74,14 @@ def leaves_nothing(function: Any) -> bool:
     return not (tensors and changes)
 
 
-def _is_torchs(function: FunctionType) -> bool:
-    """Whether the function is torch's or ours: it only uses what it is given."""
-    file = function.__code__.co_filename
-    return any(file.startswith(path + os.sep) for name in ("torch", "nbgrad") for path in sys.modules[name].__path__)
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code, and that of the functions in it."""
-    yield code
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from _codes(one)
+def _codes(function: FunctionType) -> Iterator[CodeType]:
+    """The code of a function, and of those in it; none of a function of torch's or ours, which only uses its inputs."""
+    return iter(()) if function.__code__.co_filename.startswith(NOT_THE_USERS) else codes_in(function.__code__)
 
 
 def _instructions(function: FunctionType) -> Iterator[tuple[dis.Instruction, dis.Instruction]]:
-    """The instructions of a function, and of those in it, each after the one before it; none of torch's functions."""
-    for code in () if _is_torchs(function) else _codes(function.__code__):
+    """The instructions of a function, and of those in it, each after the one before it."""
+    for code in _codes(function):
         yield from pairwise(one for one in dis.get_instructions(code) if one.opname not in ("EXTENDED_ARG", "NOP"))
 
 
@@ -110,7 +105,7 @@ def _does_outside(one: dis.Instruction, before: dis.Instruction, outer: Containe
 
 def _changes(function: FunctionType) -> bool:
     """Whether a function may change a tensor in place."""
-    named = [one for code in _codes(function.__code__) for one in code.co_consts if isinstance(one, tuple)]
+    named = [one for code in _codes(function) for one in code.co_consts if isinstance(one, tuple)]
     return any("out" in one for one in named) or any(
         (one.opname in _NAMING and (one.argval in _CHANGING or one.argval.rstrip("_") + "_" == one.argval))
         or one.opname == "STORE_SUBSCR"
@@ -143,15 +138,7 @@ def _attribute(owner: Any, name: str) -> Any:
     """The attribute of a class or a module of the user's that no code computes; otherwise the owner."""
     if not isinstance(owner, type | ModuleType) or _is_known(owner):
         return owner
-    found = getattr_static(owner, name, owner)
-    return found.__func__ if isinstance(found, staticmethod) else found
-
-
-def is_constant(value: Any) -> bool:
-    """Whether nothing can change ``value``."""
-    if isinstance(value, tuple | frozenset):
-        return all(is_constant(one) for one in value)
-    return isinstance(value, _CONSTANTS)
+    return getattr_static(owner, name, owner)
 
 
 def _holds_tensor(value: Any) -> bool:
@@ -162,7 +149,7 @@ def _is_harmless(value: Any) -> bool:
     """Whether a function may use ``value`` from outside, as long as it changes no tensor."""
     if isinstance(value, tuple | frozenset):
         return all(_is_harmless(one) for one in value)
-    return is_constant(value) or isinstance(value, _TENSORS) or _is_known(value)
+    return isinstance(value, _VALUES) or _is_known(value)
 
 
 def _is_known(value: Any) -> bool:
