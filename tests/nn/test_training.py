@@ -57,14 +57,14 @@ def test_noise_is_taken_away():
 @pytest.mark.rotated(6)
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
 def test_text_that_was_held_out_is_foreseen_as_well_as_by_torch(name):
-    """And better than by pairs of letters. The order of sums differs between processors, and so does the loss."""
+    """And better than by pairs of letters. The loss differs between processors; there, the two are 0.0001 apart."""
     losses = []
     for library in (nbgrad, torch):
         training = Training(library, TASKS[name])
         training.losses(TASKS[name].steps)
         losses.append(training.judged()[0])
     loss, torchs = losses
-    assert loss < torchs + 0.05
+    assert abs(loss - torchs) < 0.005
     assert loss < loss_by_pairs() - 0.2
 
 
